@@ -5,10 +5,10 @@
 #include <vkmha/vkmha.h>
 
 #if defined(__GNUC__)
-#define VKMHA_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define VKMHA_PRINTF(text, first) __attribute__((format(printf, text, first)))
 #define VKMHA_CHECKED __attribute__((warn_unused_result))
 #else
-#define VKMHA_PRINTF(format, first)
+#define VKMHA_PRINTF(text, first)
 #define VKMHA_CHECKED
 #endif
 
