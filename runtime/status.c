@@ -1,8 +1,5 @@
 #include "status.h"
 
-#include <stdarg.h>
-#include <stdio.h>
-
 uint32_t vkmha_version(void)
 {
     return VKMHA_VERSION;
@@ -27,24 +24,4 @@ const char *vkmha_status_name(vkmha_status status)
         return "bad file";
     }
     return "unknown status";
-}
-
-vkmha_status vkmha_fail(vkmha_error *error, vkmha_status status, const char *format, ...)
-{
-    if (error) {
-        error->status = status;
-        va_list arguments;
-        va_start(arguments, format);
-        vsnprintf(error->message, sizeof(error->message), format, arguments);
-        va_end(arguments);
-    }
-    return status;
-}
-
-void vkmha_error_clear(vkmha_error *error)
-{
-    if (error) {
-        error->status = VKMHA_OK;
-        error->message[0] = '\0';
-    }
 }

@@ -75,7 +75,8 @@ typedef struct vkmha_constants {
  * lies in the first segment g with c < end; with l = c - (end of segment g-1), it is feature l % pitch of head
  * l / pitch, and goes to base + batch * batch_stride + head * head_stride + position * row_stride + feature.
  * Arithmetic is modulo 2^32, so a base may stand for a negative offset.
- * Weights: [columns][4 * depth_vectors], zero-padded; the window starts at first_column, as does the bias.
+ * Weights: column first_column + n is 4 * depth_vectors floats, zero-padded, from weight_base + n * 4 * depth_vectors (a
+ * multiple of 4); its bias is at bias_base + n.
  * columns and every pitch are multiples of 4. Columns c >= valid_columns are not written.
  */
 VKMHA_STRUCT(vkmha_project_segment) {
@@ -95,6 +96,8 @@ VKMHA_STRUCT(vkmha_project_push) {
     VKMHA_U32 valid_columns;
     VKMHA_U32 depth;         /* features of the input */
     VKMHA_U32 depth_vectors; /* ceil(depth / 4) */
+    VKMHA_U32 weight_base;
+    VKMHA_U32 bias_base;
     VKMHA_U32 input_base;
     VKMHA_U32 input_batch_stride;
     VKMHA_U32 input_row_stride;
@@ -127,7 +130,7 @@ VKMHA_STRUCT(vkmha_attention_push) {
     vkmha_tensor_push query;
     vkmha_tensor_push key;
     vkmha_tensor_push value;
-    vkmha_tensor_push output;
+    vkmha_tensor_push result; /* "output" is reserved in GLSL */
     vkmha_tensor_push mask; /* elements: bytes or floats; row_stride: between queries */
     VKMHA_U32 attend_base;  /* bytes */
     VKMHA_U32 attend_batch_stride;
@@ -142,6 +145,13 @@ VKMHA_STRUCT(vkmha_attention_push) {
     VKMHA_U32 group; /* group_size | head_phase << 16 */
     VKMHA_F32 scale;
 };
+
+/*
+ * Self-test: the words that each invocation writes, with n its number in the workgroup: subgroup size; lane; subgroup number; sum of 1; sum of lanes; float sum of n; float maximum of -n; n of lane 0; n of the
+ * last lane; n of lane ^ 1; n of the next lane, around; float n of the lane half a subgroup on, around; any(lane is the last): 1;
+ * any(lane is past the last): 0.
+ */
+#define VKMHA_SELFTEST_WORDS 14
 
 #ifndef VULKAN
 _Static_assert(sizeof(vkmha_project_push) <= 128, "push constants exceed Vulkan's minimum");

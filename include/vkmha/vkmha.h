@@ -182,9 +182,9 @@ typedef struct vkmha_device_params {
  * allow_software, a software one.
  *
  * params: NULL means {0}.
- * Default work limit (multiply-adds a dispatch): 2^37 discrete, 2^34 integrated, virtual and other, 2^36 software. A dispatch
- * of that size stays well below the two seconds after which desktop drivers reset a device; lower it for
- * slower parts. Long attention is cut to it, with the same bits.
+ * Default work limit (multiply-adds a dispatch): 2^35 discrete and software, 2^31 integrated, virtual and other. A
+ * dispatch of that size stays below the two seconds after which drivers reset a device; lower it for slower
+ * parts. Larger work is cut into dispatches, and by vkmha_run into submissions, with the same bits.
  *
  * Errors: NO_DEVICE (no loader, driver, or no device that fits), INVALID_ARGUMENT, OUT_OF_MEMORY,
  * DEVICE_LOST. On failure *device is NULL.

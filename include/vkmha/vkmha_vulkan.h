@@ -105,17 +105,21 @@ VKMHA_API vkmha_status vkmha_bindings_update(vkmha_bindings *bindings, const vkm
 /* NULL is allowed. */
 VKMHA_API void vkmha_bindings_destroy(vkmha_bindings *bindings);
 
-/* Optional timestamps: VKMHA_NUM_STAGES + 1 queries from `first_query`, written at the start and after each
- * stage; the caller has reset them. The queue family must have timestampValidBits. */
 typedef struct vkmha_record_params {
+    /* Optional timestamps: VKMHA_NUM_STAGES + 1 queries from `first_query`, the first written before the plan's first
+     * dispatch, the others when each stage is done (a stage without dispatches takes no time). The caller has
+     * reset them. The queue family must have timestampValidBits. */
     VkQueryPool timestamp_pool; /* VK_NULL_HANDLE: none */
     uint32_t first_query;
+    /* A part of the plan, to spread long work over several submissions to one queue, in order. */
+    uint32_t first_dispatch;
+    uint32_t num_dispatches; /* 0: all from first_dispatch on (vkmha_plan_info.num_dispatches) */
     uint32_t reserved[4];
 } vkmha_record_params;
 
 /*
- * Appends the plan's dispatches to a command buffer in the recording state, outside a render pass. Never submits, waits,
- * allocates or compiles.
+ * Appends the plan's dispatches to a command buffer in the recording state, outside a render pass, of the device's
+ * queue family. Never submits, waits, allocates or compiles.
  *
  * Before: inputs must be visible to VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT with VK_ACCESS_SHADER_READ_BIT
  * (key_lengths: VK_ACCESS_UNIFORM_READ_BIT). Earlier compute work on the same queue that used the workspace or
@@ -123,7 +127,7 @@ typedef struct vkmha_record_params {
  * After: the output was written by VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT with VK_ACCESS_SHADER_WRITE_BIT; the
  * reader's barrier is the caller's. Bound compute pipeline, descriptor set 0 and push constants are changed.
  *
- * params: NULL means {0}. Errors: INVALID_ARGUMENT (bindings of another plan).
+ * params: NULL means {0}. Errors: INVALID_ARGUMENT (bindings of another plan, dispatches past the plan's end).
  * Thread-safety: the command buffer has one writer; plan and bindings are only read.
  */
 VKMHA_API vkmha_status vkmha_record(vkmha_plan *plan, const vkmha_bindings *bindings, VkCommandBuffer commands,

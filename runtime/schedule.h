@@ -1,0 +1,145 @@
+/*
+ * The planner: (limits and features, layer, shape) -> an ordered list of steps. Pure: no Vulkan call, no device.
+ * Everything that a limit restricts is decided here and in variants.c.
+ */
+#ifndef VKMHA_RUNTIME_SCHEDULE_H
+#define VKMHA_RUNTIME_SCHEDULE_H
+
+#include "packing.h"
+#include "params.h"
+#include "variants.h"
+
+/* What a binding of a step points into. */
+typedef enum vkmha_resource {
+    VKMHA_RESOURCE_NONE = 0, /* a storage binding that no kernel of the step reads: anything valid will do */
+    VKMHA_RESOURCE_QUERY,
+    VKMHA_RESOURCE_KEY,
+    VKMHA_RESOURCE_VALUE,
+    VKMHA_RESOURCE_MASK,
+    VKMHA_RESOURCE_ATTEND_KEYS,
+    VKMHA_RESOURCE_KEY_LENGTHS,
+    VKMHA_RESOURCE_OUTPUT,
+    VKMHA_RESOURCE_WORKSPACE,
+    VKMHA_RESOURCE_WEIGHTS,      /* `block` of the layer */
+    VKMHA_RESOURCE_NULL_UNIFORM, /* the device's, where there are no key lengths */
+} vkmha_resource;
+
+/* A window on a resource: exact bytes from an aligned offset. */
+typedef struct vkmha_range {
+    vkmha_resource resource;
+    uint32_t block;
+    uint64_t offset;
+    uint64_t bytes;
+    bool is_written;
+} vkmha_range;
+
+typedef struct vkmha_step {
+    vkmha_stage stage;
+    const vkmha_variant *variant;
+    vkmha_constants constants;
+    vkmha_range bindings[VKMHA_NUM_BINDINGS];
+    uint32_t set;        /* steps with the same bindings share a descriptor set */
+    bool needs_barrier;  /* its ranges conflict with those of steps since the last barrier */
+    uint32_t groups[3];
+    uint64_t work; /* multiply-adds */
+    uint64_t loop_trips;
+    uint32_t shared_bytes;
+    uint32_t push_bytes;
+    union {
+        vkmha_project_push project;
+        vkmha_attention_push attention;
+    } push;
+} vkmha_step;
+
+/* A tensor in head layout inside the workspace. */
+typedef struct vkmha_region {
+    uint64_t offset; /* in bytes */
+    uint64_t bytes;
+} vkmha_region;
+
+typedef struct vkmha_schedule {
+    vkmha_step *steps;
+    uint32_t num_steps;
+    uint32_t capacity;
+    uint32_t num_sets;
+    uint64_t workspace_bytes;
+    /* [batch, heads, positions, pitch] each; attention: [batch, query, heads * pitch] */
+    vkmha_region query;
+    vkmha_region key;
+    vkmha_region value;
+    vkmha_region attention;
+    vkmha_region state; /* one dispatch's running maxima and sums */
+    vkmha_chains chains;
+    const vkmha_variant *kernels[VKMHA_NUM_STAGES]; /* NULL: no such stage */
+} vkmha_schedule;
+
+/*
+ * Plans checked params. `packing` is vkmha_packing_init's for the same limits and layer.
+ * Errors: UNSUPPORTED (which tensor or number, and the limit), INVALID_ARGUMENT (kernel names), OUT_OF_MEMORY.
+ */
+vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_params *layer,
+                                 const vkmha_packing *packing, const vkmha_plan_params *plan,
+                                 const vkmha_host *host, vkmha_schedule *schedule,
+                                 vkmha_error *error) VKMHA_CHECKED;
+void vkmha_schedule_finish(vkmha_schedule *schedule, const vkmha_host *host);
+
+/* ---- Shared by the planner's files -------------------------------------------------------------------- */
+
+/* What the planner's files work on. */
+typedef struct vkmha_planner {
+    const vkmha_limits *limits;
+    const vkmha_layer_params *layer;
+    const vkmha_packing *packing;
+    const vkmha_plan_params *plan;
+    const vkmha_host *host;
+    vkmha_error *error;
+    vkmha_schedule *schedule;
+    uint64_t max_work;
+    /* Ranges touched since the last barrier, for the conflict check. */
+    vkmha_range pending[64];
+    uint32_t num_pending;
+} vkmha_planner;
+
+/* A tensor as a kernel addresses it; strides in elements. */
+typedef struct vkmha_view {
+    vkmha_resource resource;
+    uint64_t offset; /* of element 0, in bytes */
+    uint32_t element_bytes;
+    uint64_t batch_stride;
+    uint64_t head_stride;
+    uint64_t row_stride;
+    uint64_t row_elements; /* elements that a row reaches */
+} vkmha_view;
+
+/* A part of a tensor: batches, heads and rows, counted from a first one. */
+typedef struct vkmha_box {
+    uint64_t first_batch;
+    uint64_t batches;
+    uint64_t first_head;
+    uint64_t heads;
+    uint64_t first_row;
+    uint64_t rows;
+} vkmha_box;
+
+/* Bytes from the first to the last element of the box, plus what alignment may add. */
+uint64_t vkmha_box_bytes(const vkmha_planner *planner, const vkmha_view *view, const vkmha_box *box);
+
+/* The window on the box, and the element index in it of the box's first element. */
+vkmha_range vkmha_box_window(const vkmha_planner *planner, const vkmha_view *view, const vkmha_box *box,
+                             uint32_t *base);
+
+/* The window on bytes offset..offset+bytes, aligned for its kind of buffer; *skip: bytes before `offset` in it. */
+vkmha_range vkmha_aligned_window(const vkmha_limits *limits, vkmha_resource resource, uint64_t offset,
+                                 uint64_t bytes, uint64_t *skip);
+
+/* Appends a step: finds its set and whether it needs a barrier. */
+vkmha_status vkmha_planner_append(vkmha_planner *planner, const vkmha_step *step) VKMHA_CHECKED;
+
+/* schedule_project.c: the projections before attention, and W_O. */
+vkmha_status vkmha_schedule_projections(vkmha_planner *planner) VKMHA_CHECKED;
+vkmha_status vkmha_schedule_output(vkmha_planner *planner) VKMHA_CHECKED;
+
+/* schedule_attention.c; schedule->state.bytes grows to what its largest dispatch needs. */
+vkmha_status vkmha_schedule_attention(vkmha_planner *planner) VKMHA_CHECKED;
+
+#endif

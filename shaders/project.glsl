@@ -1,0 +1,111 @@
+/*
+ * What the projection kernels share: bindings, where a row is read, where four packed columns of it are written.
+ */
+layout(push_constant) uniform Push
+{
+    vkmha_project_push push;
+};
+
+layout(std430, binding = VKMHA_BIND_PROJECT_INPUT) readonly buffer InputFloats
+{
+    float input_floats[];
+};
+layout(std430, binding = VKMHA_BIND_PROJECT_INPUT) readonly buffer InputVectors
+{
+    vec4 input_vectors[];
+};
+layout(std430, binding = VKMHA_BIND_PROJECT_WEIGHT) readonly buffer WeightVectors
+{
+    vec4 weight_vectors[];
+};
+layout(std430, binding = VKMHA_BIND_PROJECT_BIAS) readonly buffer BiasFloats
+{
+    float bias_floats[];
+};
+
+#define VKMHA_DECLARE_OUTPUT(segment)                                                              \
+    layout(std430, binding = VKMHA_BIND_PROJECT_OUTPUT + segment) writeonly buffer                 \
+        OutputFloats##segment                                                                      \
+    {                                                                                              \
+        float output_floats##segment[];                                                            \
+    };                                                                                             \
+    layout(std430, binding = VKMHA_BIND_PROJECT_OUTPUT + segment) writeonly buffer                 \
+        OutputVectors##segment                                                                     \
+    {                                                                                              \
+        vec4 output_vectors##segment[];                                                            \
+    };
+
+VKMHA_DECLARE_OUTPUT(0)
+VKMHA_DECLARE_OUTPUT(1)
+VKMHA_DECLARE_OUTPUT(2)
+
+VKMHA_DEFINE_LOAD(load_input, input_floats, input_vectors, VECTOR_A)
+
+/* Element of feature 0 of row m; a row past the end reads the last one and is not written. */
+uint input_row(uint m)
+{
+    const uint row = min(m, push.rows - 1u);
+    const uint batch = row / push.positions;
+    return push.input_base + batch * push.input_batch_stride +
+           (row - batch * push.positions) * push.input_row_stride;
+}
+
+/* vec4 of features 0..3 of column n of this dispatch; a column past the end reads the last one and is not written. */
+uint weight_row(uint n)
+{
+    return (push.weight_base >> 2) + min(n, push.columns - 1u) * push.depth_vectors;
+}
+
+#define VKMHA_STORE_SEGMENT(segment)                                                               \
+    if (VECTOR_B != 0u) {                                                                          \
+        output_vectors##segment[element >> 2] = sums;                                              \
+    } else {                                                                                       \
+        for (uint i = 0u; i < 4u; i++) {                                                           \
+            if (c + i < push.valid_columns) {                                                      \
+                output_floats##segment[element + i] = sums[i];                                     \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
+/* Adds the bias to columns n..n+3 of row m and writes those that exist: n is a multiple of 4, so one head has them all. */
+void write_columns(uint m, uint n, vec4 sums)
+{
+    const uint c = push.first_column + n;
+    if (m >= push.rows || n >= push.columns || c >= push.valid_columns) {
+        return;
+    }
+#ifndef VKMHA_MUTANT_NO_BIAS
+    const uint bias = push.bias_base + n;
+    sums += vec4(bias_floats[bias], bias_floats[bias + 1u], bias_floats[bias + 2u],
+                 bias_floats[bias + 3u]);
+#endif
+    uint which = 0u;
+    uint first = 0u;
+    vkmha_project_segment segment = push.segments[0];
+    if (c >= push.segments[0].end) {
+        which = 1u;
+        first = push.segments[0].end;
+        segment = push.segments[1];
+        if (c >= push.segments[1].end) {
+            which = 2u;
+            first = push.segments[1].end;
+            segment = push.segments[2];
+        }
+    }
+    const uint column = c - first;
+    uint head = column / segment.pitch;
+    const uint feature = column - head * segment.pitch;
+#ifdef VKMHA_MUTANT_SWAP_HEADS
+    head = (segment.end - first) / segment.pitch - 1u - head;
+#endif
+    const uint batch = m / push.positions;
+    const uint element = segment.base + batch * segment.batch_stride + head * segment.head_stride +
+                         (m - batch * push.positions) * segment.row_stride + feature;
+    if (which == 0u) {
+        VKMHA_STORE_SEGMENT(0)
+    } else if (which == 1u) {
+        VKMHA_STORE_SEGMENT(1)
+    } else {
+        VKMHA_STORE_SEGMENT(2)
+    }
+}
