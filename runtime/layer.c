@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "convert.h"
 #include "params.h"
 
 /* One piece to be packed, as the source of a fill. */

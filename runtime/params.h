@@ -45,7 +45,4 @@ vkmha_status vkmha_check_inputs(const vkmha_layer_params *layer, const vkmha_pla
                                 const vkmha_inputs *given, vkmha_inputs *inputs,
                                 vkmha_error *error) VKMHA_CHECKED;
 
-/* Elements of fp16, bf16 or fp32 at `index` of unaligned data. */
-float vkmha_load_element(const void *data, vkmha_type type, uint64_t index);
-
 #endif

@@ -1,9 +1,11 @@
 /*
- * What the attention kernels share: bindings, where a row of each tensor starts, which keys a query may see.
- * The includer defines LANES, the lanes that share a block of ROWS query rows: in one step each takes COLUMNS keys, and of
- * the output features the vec4 lane, lane + LANES, lane + 2 LANES...
+ * What the attention kernels share: bindings, where a row of each tensor starts, which keys a query
+ * may see. The includer defines LANES, the lanes that share a block of ROWS query rows: in one step
+ * each takes COLUMNS keys, and of the output features the vec4 lane, lane + LANES, lane + 2
+ * LANES...
  */
-const uint STEP = LANES * COLUMNS; /* keys; a divisor of VKMHA_KEY_CHUNK, so steps start at multiples of STEP */
+/* Keys; a divisor of VKMHA_KEY_CHUNK, so that steps start at multiples of it. */
+const uint STEP = LANES * COLUMNS;
 
 /* Values of the constant MASK; vkmha_mask in C. */
 const uint MASK_NONE = 0u;
@@ -103,7 +105,10 @@ uint result_head()
 #endif
 }
 
-/* Rows past the last are computed as copies of it, so that no lane leaves the barriers; they are not written. */
+/*
+ * Rows past the last are computed as copies of it, so that no lane leaves the barriers; they are
+ * not written.
+ */
 uint clamped_row(uint i)
 {
     return min(i, push.query_count - 1u);
@@ -140,7 +145,9 @@ uint visible_keys(uint i, uint length)
     return visible;
 }
 
-/* A key whose load is harmless: j, or the last one of the sequence (never called for an empty one). */
+/*
+ * A key whose load is harmless: j, or the last one of the sequence (never called for an empty one).
+ */
 uint clamped_key(uint j, uint length)
 {
 #ifdef VKMHA_MUTANT_TAIL
@@ -170,15 +177,9 @@ bool is_attended_key(uint key)
     return is_attend_byte(attend_words[index >> 2], index);
 }
 
-/* Where row i's mask starts. */
-uint mask_row(uint i)
-{
-    return tensor_head(push.mask, gl_WorkGroupID.y) + i * push.mask.row_stride;
-}
-
 /*
- * The mask tensor on a score, `key` keys after a row's start: false where it forbids the key, else it is added. -Inf is
- * told by its bits, as Vulkan need not preserve it.
+ * The mask tensor on a score, `key` keys after a row's start: false where it forbids the key, else
+ * it is added. -Inf is told by its bits, as Vulkan need not preserve it.
  */
 bool apply_mask(uint row, uint key, inout float score)
 {
@@ -201,23 +202,104 @@ bool apply_mask(uint row, uint key, inout float score)
 }
 
 /*
- * Turns the product of a row and a key into its score and tells whether the mask lets the row attend. A score below the
- * finite numbers, alone or by the mask, becomes the least of them; NaN stays.
+ * Turns the product of a row and a key into its score and tells whether the mask lets the row
+ * attend. A score below the finite numbers, alone or by the mask, becomes the least of them; NaN
+ * stays.
  */
-bool mask_score(uint mask_row, uint key, inout float score)
+bool finish_score(uint mask_row, uint key, inout float score)
 {
     float scale = push.scale;
 #ifdef VKMHA_MUTANT_SCALE
     scale *= 1.01;
 #endif
     precise float scaled = score * scale;
-    const bool attended = apply_mask(mask_row, key, scaled);
+    const bool is_attended = apply_mask(mask_row, key, scaled);
     score = scaled < -FLT_MAX ? -FLT_MAX : scaled;
-    return attended;
+    return is_attended;
 }
 
-/* Whether a step may hold a masked key for a block of rows whose first one sees keys below `limit`. */
-bool step_masks(uint step_key, uint limit)
+/*
+ * ---- A lane's block: ROWS rows, and of a step COLUMNS keys, of which number c is key c * LANES +
+ * lane ----
+ */
+
+uint query_rows[ROWS];
+uint mask_rows[ROWS];
+uint limits[ROWS];               /* keys that a row may see; grows from row to row */
+float scores[ROWS * COLUMNS];    /* row by row */
+bool attended[ROWS * COLUMNS];
+float maxima[ROWS];              /* of the attended scores, at least the rows' maxima */
+
+void begin_block(uint first_row, uint length)
 {
-    return MASK != MASK_NONE || ATTEND_KEYS != 0u || step_key + STEP > limit;
+    const uint query = tensor_head(push.query, gl_WorkGroupID.y);
+    const uint mask = tensor_head(push.mask, gl_WorkGroupID.y);
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+        const uint i = clamped_row(first_row + r);
+        query_rows[r] = query + i * push.query.row_stride;
+        mask_rows[r] = mask + i * push.mask.row_stride;
+        limits[r] = visible_keys(i, length);
+    }
+}
+
+void clear_scores()
+{
+    [[unroll]] for (uint i = 0u; i < ROWS * COLUMNS; i++) {
+        scores[i] = 0.0;
+    }
+}
+
+/* Products of the block, both operands straight from memory. */
+void score_from_memory(uint lane, uint step_key, uint length)
+{
+    const uint key_base = tensor_head(push.key, key_head());
+    const uint count = head_dim();
+    const uint head_vectors = ceil_div(count, 4u);
+    uint key_rows[COLUMNS];
+    [[unroll]] for (uint c = 0u; c < COLUMNS; c++) {
+        const uint key = clamped_key(step_key + c * LANES + lane, length);
+        key_rows[c] = key_base + key * push.key.row_stride;
+    }
+    clear_scores();
+    for (uint k = 0u; k < head_vectors; k++) {
+        vec4 keys[COLUMNS];
+        [[unroll]] for (uint c = 0u; c < COLUMNS; c++) {
+            keys[c] = load_key(key_rows[c], 4u * k, count);
+        }
+        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+            const vec4 query = load_query(query_rows[r], 4u * k, count);
+            [[unroll]] for (uint c = 0u; c < COLUMNS; c++) {
+                const uint at = r * COLUMNS + c;
+                scores[at] = dot_add(query, keys[c], scores[at]);
+            }
+        }
+    }
+}
+
+/*
+ * Turns the block's products into scores, and tells which are attended and the lane's greatest of
+ * each row.
+ */
+void mask_scores(uint lane, uint step_key, uint length)
+{
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+        maxima[r] = -FLT_MAX;
+    }
+    [[unroll]] for (uint c = 0u; c < COLUMNS; c++) {
+        const uint j = step_key + c * LANES + lane;
+        const uint key = clamped_key(j, length);
+        const bool is_attended = is_attended_key(key);
+        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+            const uint at = r * COLUMNS + c;
+            const bool is_open = finish_score(mask_rows[r], key, scores[at]);
+            attended[at] = is_open && is_attended && j < limits[r];
+            maxima[r] = attended[at] ? max(maxima[r], scores[at]) : maxima[r];
+        }
+    }
+}
+
+/* Whether the step may mask a key of the block. */
+bool step_masks(uint step_key)
+{
+    return MASK != MASK_NONE || ATTEND_KEYS != 0u || step_key + STEP > limits[0];
 }

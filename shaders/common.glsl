@@ -1,6 +1,6 @@
 /*
- * What the kernels share: specialization constants, the multiply-add that every sum uses, guarded loads.
- * Asks for no extension; a kernel declares its own.
+ * What the kernels share: specialization constants, the multiply-add that every sum uses, guarded
+ * loads. Asks for no extension; a kernel declares its own.
  */
 #include "interface.h"
 
@@ -15,7 +15,10 @@ uint ceil_div(uint a, uint b)
     return (a + b - 1u) / b;
 }
 
-/* fma() by name, not by contraction: a row's bits must not depend on which code path its neighbours take. */
+/*
+ * fma() by name, not by contraction: a row's bits must not depend on which code path its neighbours
+ * take.
+ */
 float multiply_add(float a, float b, float sum)
 {
 #ifdef VKMHA_MUTANT_HALF_SUM
@@ -40,9 +43,10 @@ float dot_add(vec4 a, vec4 b, float sum)
 }
 
 /*
- * Defines name(row, feature, count): features feature..feature+3 of the `count` that start at element `row` of a
- * buffer seen both as floats and as vec4. With is_vector, row and feature are multiples of 4 and the padding
- * up to a multiple of 4 is zero in memory; else features at or past count read as 0 and are never touched.
+ * Defines name(row, feature, count): features feature..feature+3 of the `count` that start at
+ * element `row` of a buffer seen both as floats and as vec4. With is_vector, row and feature are
+ * multiples of 4 and the padding up to a multiple of 4 is zero in memory; else features at or past
+ * count read as 0 and are never touched.
  */
 #define VKMHA_DEFINE_LOAD(name, floats, vectors, is_vector)                                        \
     vec4 name(uint row, uint feature, uint count)                                                  \

@@ -1,6 +1,6 @@
 /*
- * What C and GLSL must agree on: bindings, specialization constants, push constants. The only home of each.
- * Push-constant structs hold 4-byte scalars only, so that C's layout is std430's.
+ * What C and GLSL must agree on: bindings, specialization constants, push constants. The only home
+ * of each. Push-constant structs hold 4-byte scalars only, so that C's layout is std430's.
  */
 #ifndef VKMHA_INTERFACE_H
 #define VKMHA_INTERFACE_H
@@ -18,7 +18,7 @@
 #define VKMHA_F32 float
 #endif
 
-/* ---- Bindings: one set layout serves every kernel; a kernel declares those it uses. --------------- */
+/* ---- Bindings: one set layout serves every kernel; a kernel declares those it uses. ---- */
 
 #define VKMHA_BIND_PROJECT_INPUT 0
 #define VKMHA_BIND_PROJECT_WEIGHT 1
@@ -31,7 +31,7 @@
 #define VKMHA_BIND_OUTPUT 3
 #define VKMHA_BIND_MASK 4        /* read as words: bytes (attend) or fp32 (additive) */
 #define VKMHA_BIND_ATTEND_KEYS 5 /* bytes, read as words */
-#define VKMHA_BIND_STATE 6       /* running maximum and sum of each row between the cuts of one attention */
+#define VKMHA_BIND_STATE 6       /* each row's running maximum and sum between cuts */
 #define VKMHA_BIND_LENGTHS 7     /* uniform buffer: int lengths, four a vector */
 
 #define VKMHA_NUM_STORAGE_BINDINGS 7
@@ -40,19 +40,19 @@
 /* Lengths that one dispatch may see: 16 KiB of uniform buffer. */
 #define VKMHA_MAX_UNIFORM_LENGTHS 4096
 
-/* ---- Specialization constants: (id, name, default). What is fixed per plan. ---------------------- */
+/* ---- Specialization constants: (id, name, default). What is fixed per plan. ---- */
 
-#define VKMHA_CONSTANTS(X)                                                                                     \
-    X(0, WORKGROUP, 64)      /* local_size_x */                                                                \
-    X(1, ROWS, 8)            /* rows that an invocation, subgroup or workgroup owns (kernel's head says) */    \
-    X(2, COLUMNS, 4)         /* project: columns an invocation; attention: keys of a lane in one step */       \
-    X(3, VALUE_VECTORS, 2)   /* attention: vec4 accumulators a lane and row */                                 \
-    X(4, SUBGROUP_WIDTH, 1)  /* lanes of a subgroup, self-tested */                                            \
-    X(5, VECTOR_A, 1)        /* project: input; attention: query and key are readable as vec4 */               \
-    X(6, VECTOR_B, 1)        /* project: output writable as vec4; attention: value readable as vec4 */         \
-    X(7, VECTOR_C, 1)        /* attention: output writable as vec4 */                                          \
-    X(8, MASK, 0)            /* attention: VKMHA_MASK_*: 0 none, 1 attend, 2 additive */                       \
-    X(9, ATTEND_KEYS, 0)     /* attention: 1 with a mask over keys */
+#define VKMHA_CONSTANTS(X)                                                                         \
+    X(0, WORKGROUP, 64)     /* local_size_x */                                                     \
+    X(1, ROWS, 8)           /* rows of an invocation or subgroup (see the kernel's head) */        \
+    X(2, COLUMNS, 4)        /* project: columns of an invocation; attention: keys of a lane */     \
+    X(3, VALUE_VECTORS, 2)  /* attention: vec4 accumulators a lane and row */                      \
+    X(4, SUBGROUP_WIDTH, 1) /* lanes of a subgroup, self-tested */                                 \
+    X(5, VECTOR_A, 1)       /* vec4 reads: project: input; attention: query and key */             \
+    X(6, VECTOR_B, 1)       /* project: vec4 writes of output; attention: vec4 reads of value */   \
+    X(7, VECTOR_C, 1)       /* attention: vec4 writes of output */                                 \
+    X(8, MASK, 0)           /* attention: VKMHA_MASK_*: 0 none, 1 attend, 2 additive */            \
+    X(9, ATTEND_KEYS, 0)    /* attention: 1 with a mask over keys */
 
 #ifdef VULKAN
 #define VKMHA_DECLARE_CONSTANT(id, name, value) layout(constant_id = id) const uint name = value;
@@ -63,21 +63,26 @@ typedef struct vkmha_constants {
 } vkmha_constants;
 #endif
 
-/* Keys are summed in chunks of this many: a row's running sum is reduced across lanes at each chunk's end, so a
- * cut at a chunk's border changes no bit. A multiple of every kernel's keys a step. */
+/*
+ * Keys are summed in chunks of this many: a row's running sum is reduced across lanes at each
+ * chunk's end, so a cut at a chunk's border changes no bit. A multiple of every kernel's keys a
+ * step.
+ */
 #define VKMHA_KEY_CHUNK 1024
 
-/* ---- Push constants ------------------------------------------------------------------------------- */
+/* ---- Push constants ---- */
 
 /*
  * One projection dispatch: rows x columns of y = x W^T + b.
- * Row m is position m % positions of batch m / positions. Packed column c = first_column + n (n < columns)
- * lies in the first segment g with c < end; with l = c - (end of segment g-1), it is feature l % pitch of head
- * l / pitch, and goes to base + batch * batch_stride + head * head_stride + position * row_stride + feature.
- * Arithmetic is modulo 2^32, so a base may stand for a negative offset.
- * Weights: column first_column + n is 4 * depth_vectors floats, zero-padded, from weight_base + n * 4 * depth_vectors (a
- * multiple of 4); its bias is at bias_base + n.
- * columns and every pitch are multiples of 4. Columns c >= valid_columns are not written.
+ * Group (x, y): column tile x, row tile y, each counted from the dispatch's first.
+ * Row m is position m % positions of batch m / positions. Packed column c = first_column + n (n <
+ * columns) lies in the first segment g with c < end; with l = c - (end of segment g-1), it is
+ * feature l % pitch of head l / pitch, and goes to base + batch * batch_stride + head * head_stride
+ * + position * row_stride + feature. Arithmetic is modulo 2^32, so a base may stand for a negative
+ * offset.
+ * Weights: column first_column + n is 4 * depth_vectors floats, zero-padded, from weight_base + n *
+ * 4 * depth_vectors (a multiple of 4); its bias is at bias_base + n. columns and every pitch are
+ * multiples of 4. Columns c >= valid_columns are not written.
  */
 VKMHA_STRUCT(vkmha_project_segment) {
     VKMHA_U32 end;
@@ -105,18 +110,20 @@ VKMHA_STRUCT(vkmha_project_push) {
 };
 
 /* attention flags */
-#define VKMHA_FLAG_FIRST 1u        /* this dispatch starts the rows; else state and output hold what came before */
-#define VKMHA_FLAG_LAST 2u         /* this dispatch ends the rows; else state and output are left for the next */
+#define VKMHA_FLAG_FIRST 1u        /* starts the rows; else state and output hold them */
+#define VKMHA_FLAG_LAST 2u         /* ends the rows; else the next dispatch goes on */
 #define VKMHA_FLAG_LENGTHS 4u      /* the uniform buffer holds lengths */
 #define VKMHA_FLAG_CAUSAL 8u       /* key j is allowed if j <= i + causal_offset */
-#define VKMHA_FLAG_CAUSAL_ENDS 16u /* with CAUSAL: causal_offset is relative to the sequence's key length */
+#define VKMHA_FLAG_CAUSAL_ENDS 16u /* causal_offset counts from the sequence's length */
 #define VKMHA_FLAG_MASK_KEYS 32u   /* the mask varies over keys (key stride 1, else 0) */
 
 /*
- * One attention dispatch. Group (x, y, z): query tile x, head y, batch z, each counted from the dispatch's first.
- * A tensor's element: base + batch * batch_stride + head * head_stride + position * row_stride + feature, modulo 2^32. Head y
- * reads key/value head (head_phase + y) / group_size. Keys key_begin..key_end-1 are seen by this dispatch
- * (key_begin a multiple of VKMHA_KEY_CHUNK; key_end one too, or key_len).
+ * One attention dispatch. Group (x, y, z): query tile x, head y, batch z, each counted from the
+ * dispatch's first.
+ * A tensor's element: base + batch * batch_stride + head * head_stride + position * row_stride +
+ * feature, modulo 2^32. Head y reads key/value head (head_phase + y) / group_size. Keys
+ * key_begin..key_end-1 are seen by this dispatch (key_begin a multiple of VKMHA_KEY_CHUNK; key_end
+ * one too, or key_len).
  * State of a row: two floats (maximum, sum) at 2 * ((z * groups_y + y) * query_count + i).
  */
 VKMHA_STRUCT(vkmha_tensor_push) {
@@ -147,9 +154,10 @@ VKMHA_STRUCT(vkmha_attention_push) {
 };
 
 /*
- * Self-test: the words that each invocation writes, with n its number in the workgroup: subgroup size; lane; subgroup number; sum of 1; sum of lanes; float sum of n; float maximum of -n; n of lane 0; n of the
- * last lane; n of lane ^ 1; n of the next lane, around; float n of the lane half a subgroup on, around; any(lane is the last): 1;
- * any(lane is past the last): 0.
+ * Self-test: the words that each invocation writes, with n its number in the workgroup: subgroup
+ * size; lane; subgroup number; sum of 1; sum of lanes; float sum of n; float maximum of -n; n of
+ * lane 0; n of the last lane; n of lane ^ 1; n of the next lane, around; float n of the lane half a
+ * subgroup on, around; any(lane is the last): 1; any(lane is past the last): 0.
  */
 #define VKMHA_SELFTEST_WORDS 14
 

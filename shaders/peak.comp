@@ -1,7 +1,8 @@
 /*
- * The device's rate of fp32 multiply-adds, for comparison: 16 independent chains an invocation, 1000 trips, nothing
- * else. Group x: 64 invocations. Each writes one float to results[gl_GlobalInvocationID.x], so that no
- * chain is dead; the factor depends on the invocation, so that none is known when compiling.
+ * The device's rate of fp32 multiply-adds, for comparison: 16 independent chains an invocation,
+ * 1000 trips, nothing else. Group x: 64 invocations. Each writes one float to
+ * results[gl_GlobalInvocationID.x], so that no chain is dead; the factor depends on the invocation,
+ * so that none is known when compiling.
  * Multiply-adds: 16,000 an invocation. Shared memory: none. Barriers: none. Trips: 1000.
  */
 #version 450

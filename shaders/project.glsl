@@ -1,5 +1,6 @@
 /*
- * What the projection kernels share: bindings, where a row is read, where four packed columns of it are written.
+ * What the projection kernels share: bindings, where a row is read, where four packed columns of it
+ * are written.
  */
 layout(push_constant) uniform Push
 {
@@ -50,7 +51,10 @@ uint input_row(uint m)
            (row - batch * push.positions) * push.input_row_stride;
 }
 
-/* vec4 of features 0..3 of column n of this dispatch; a column past the end reads the last one and is not written. */
+/*
+ * vec4 of features 0..3 of column n of this dispatch; a column past the end reads the last one and
+ * is not written.
+ */
 uint weight_row(uint n)
 {
     return (push.weight_base >> 2) + min(n, push.columns - 1u) * push.depth_vectors;
@@ -67,7 +71,10 @@ uint weight_row(uint n)
         }                                                                                          \
     }
 
-/* Adds the bias to columns n..n+3 of row m and writes those that exist: n is a multiple of 4, so one head has them all. */
+/*
+ * Adds the bias to columns n..n+3 of row m and writes those that exist: n is a multiple of 4, so
+ * one head has them all.
+ */
 void write_columns(uint m, uint n, vec4 sums)
 {
     const uint c = push.first_column + n;

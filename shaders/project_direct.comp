@@ -1,9 +1,10 @@
 /*
- * y = x W^T + b, packed columns: lanes over columns, registers over rows, both operands straight from memory.
+ * y = x W^T + b, packed columns: lanes over columns, registers over rows, both operands straight
+ * from memory.
  *
- * Group (x, y): columns x * WORKGROUP * COLUMNS .., rows y * ROWS .. An invocation owns ROWS rows times
- * COLUMNS columns (a multiple of 4). The rows are the same for the whole workgroup, so their loads are
- * uniform. x runs over rows: the group's weights stay in cache from group to group.
+ * Group (x, y): columns x * WORKGROUP * COLUMNS .., rows y * ROWS .. An invocation owns ROWS rows
+ * times COLUMNS columns (a multiple of 4). The rows are the same for the whole workgroup, so their
+ * loads are uniform. x runs over rows: the group's weights stay in cache from group to group.
  * Shared memory: none. Barriers: none. Trips: depth_vectors.
  * Each output is one chain of multiply-adds over ascending features.
  */

@@ -1,12 +1,15 @@
 /*
  * y = x W^T + b, packed columns: tiles of both operands go through workgroup-shared memory.
  *
- * Group (x, y): columns x * TILE_COLUMNS .., rows y * TILE_ROWS .. The workgroup is LANES invocations along columns
- * times WORKGROUP / LANES along rows; each owns ROWS rows times COLUMNS columns (a multiple of 4).
+ * Group (x, y): columns x * TILE_COLUMNS .., rows y * TILE_ROWS .. The workgroup is LANES
+ * invocations along columns times WORKGROUP / LANES along rows; each owns ROWS rows times COLUMNS
+ * columns (a multiple of 4).
  * Shared memory: 16 * (SLICE + 1) * (TILE_ROWS + TILE_COLUMNS) bytes.
- * Barriers: two a slice; the first so that no lane still reads the slice before, the second so that the new one is whole.
+ * Barriers: two a slice; the first so that no lane still reads the slice before, the second so that
+ * the new one is whole.
  * Trips: ceil(depth_vectors / SLICE) * (1 + SLICE + staging loops), see LOADS.
- * Each output is one chain of multiply-adds over ascending features; the padding of the last slice adds zeros.
+ * Each output is one chain of multiply-adds over ascending features; the padding of the last slice
+ * adds zeros.
  */
 #version 450
 #extension GL_EXT_control_flow_attributes : require
@@ -42,13 +45,15 @@ void main()
             const uint k = slice + i % SLICE;
             const vec4 features = load_input(input_row(tile_row + i / SLICE),
                                              4u * min(k, push.depth_vectors - 1u), push.depth);
-            shared_input[i / SLICE * PITCH + i % SLICE] = k < push.depth_vectors ? features : vec4(0.0);
+            shared_input[i / SLICE * PITCH + i % SLICE] =
+                k < push.depth_vectors ? features : vec4(0.0);
         }
         for (uint i = lane; i < TILE_COLUMNS * SLICE; i += WORKGROUP) {
             const uint k = slice + i % SLICE;
             const vec4 weights = weight_vectors[weight_row(tile_column + i / SLICE) +
                                                 min(k, push.depth_vectors - 1u)];
-            shared_weight[i / SLICE * PITCH + i % SLICE] = k < push.depth_vectors ? weights : vec4(0.0);
+            shared_weight[i / SLICE * PITCH + i % SLICE] =
+                k < push.depth_vectors ? weights : vec4(0.0);
         }
         barrier();
         for (uint k = 0u; k < SLICE; k++) {

@@ -1,8 +1,10 @@
 /*
- * What each invocation sees of its subgroup: the host finds out whether the operations can be trusted.
+ * What each invocation sees of its subgroup: the host finds out whether the operations can be
+ * trusted.
  *
- * Group x: WORKGROUP invocations. Invocation n writes the VKMHA_SELFTEST_WORDS words that interface.h lists, from word
- * VKMHA_SELFTEST_WORDS * n. Shared memory: none. Barriers: none. Trips: none.
+ * Group x: WORKGROUP invocations. Invocation n writes the VKMHA_SELFTEST_WORDS words that
+ * interface.h lists, from word VKMHA_SELFTEST_WORDS * n. Shared memory: none. Barriers: none.
+ * Trips: none.
  */
 #version 450
 #extension GL_KHR_shader_subgroup_basic : require

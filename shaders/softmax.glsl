@@ -1,12 +1,14 @@
 /*
- * Online softmax (Milakov & Gimelshein 2018): per row a running maximum and a running sum; both, and the row's
- * unnormalised output, are rescaled whenever the maximum grows.
+ * Online softmax (Milakov & Gimelshein 2018): per row a running maximum and a running sum; both,
+ * and the row's unnormalised output, are rescaled whenever the maximum grows.
  *
- *     m' = max(m, max_j s_j)    f = exp(m - m')    l' = l f + sum_j exp(s_j - m')    o' = o f + sum_j exp(s_j - m') v_j
+ *     m' = max(m, max_j s_j)             f = exp(m - m')
+ *     l' = l f + sum_j exp(s_j - m')     o' = o f + sum_j exp(s_j - m') v_j
  *
- * Every lane of a row keeps the same maximum and sum; a lane's own keys of the present chunk are summed apart and joined at the
- * chunk's end, so that a cut of the keys at a chunk's border changes no bit. The maximum starts at -FLT_MAX, and a row
- * has seen a key if its sum is not 0: its largest score has weight 1. A masked key has weight MASKED.
+ * Every lane of a row keeps the same maximum and sum; a lane's own keys of the present chunk are
+ * summed apart and joined at the chunk's end, so that a cut of the keys at a chunk's border changes
+ * no bit. The maximum starts at -FLT_MAX, and a row has seen a key if its sum is not 0: its largest
+ * score has weight 1. A masked key has weight MASKED.
  */
 
 /* Marks a masked key where weights are kept; weights themselves are NaN or not negative. */
@@ -26,8 +28,8 @@ float softmax_exp(float score, float maximum)
     return x < lowest ? 0.0 : x == 0.0 ? 1.0 : weight;
 }
 
-/* Takes the rows to maxima not below their own. Nothing changes for a row that keeps its maximum: its factor is 1. */
-void softmax_raise(float maxima[ROWS])
+/* Takes the rows to `maxima`. Nothing changes for a row that keeps its maximum: its factor is 1. */
+void softmax_raise()
 {
     bool is_raised = false;
     [[unroll]] for (uint r = 0u; r < ROWS; r++) {
@@ -47,12 +49,20 @@ void softmax_raise(float maxima[ROWS])
     }
 }
 
-/* The weight of a key, summed into the lane's part of row r. */
-float softmax_weight(uint r, float score, bool attended)
+/* The weight of row r's key number c of the lane, summed into the lane's part of the row. */
+float softmax_weight(uint r, uint c)
 {
-    const float weight = softmax_exp(score, row_max[r]);
-    lane_sum[r] += attended ? weight : 0.0;
-    return attended ? weight : MASKED;
+    const uint at = r * COLUMNS + c;
+    const float weight = softmax_exp(scores[at], row_max[r]);
+    lane_sum[r] += attended[at] ? weight : 0.0;
+    return attended[at] ? weight : MASKED;
+}
+
+/* The same of rows r..r+3. */
+vec4 softmax_weights(uint r, uint c)
+{
+    return vec4(softmax_weight(r, c), softmax_weight(r + 1u, c), softmax_weight(r + 2u, c),
+                softmax_weight(r + 3u, c));
 }
 
 /* sum + weight * value, where a masked key adds nothing even if its value is NaN. */
@@ -116,8 +126,10 @@ void store_result(uint row, uint feature, vec4 features)
     }
 }
 
-/* Writes rows first_row..: normalised, a row without keys as zero, or as they are for the next dispatch. All lanes have
- * read the state before any lane calls this. */
+/*
+ * Writes rows first_row..: normalised, a row without keys as zero, or as they are for the next
+ * dispatch. All lanes have read the state before any lane calls this.
+ */
 void softmax_end(uint lane, uint first_row)
 {
     const uint result = result_head();

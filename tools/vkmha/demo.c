@@ -1,0 +1,330 @@
+/* vkmha demo: one case with projections, and what it shows. */
+#include "verify.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
+static const char usage[] =
+    "usage: vkmha demo FILE [--device D] [--json]\n"
+    "\n"
+    "Runs one case with the device's own choice of kernels and shows them, the time of each stage, the\n"
+    "largest error of each against its bound, and, for the longest sentence, the strongest attention of\n"
+    "each head. The attention weights are the CPU reference's: the device never stores them.\n"
+    "\n"
+    "  --device D  an index or a part of a name, as vkmha info lists them\n"
+    "  --json      the same as JSON\n"
+    "\n"
+    "example: vkmha demo tests/golden/demo_minilm_layer0.safetensors\n";
+
+enum {
+    MAX_TOKENS = 128,
+    MAX_WORD = 24,
+};
+
+static const char *const stage_names[VKMHA_NUM_STAGES] = {"project", "attention", "output"};
+
+/* ---- Words ---------------------------------------------------------------------------------------- */
+
+typedef struct sentence {
+    uint64_t batch; /* item of the batch */
+    uint64_t num_tokens;
+    char text[512];
+    char words[MAX_TOKENS][MAX_WORD];
+} sentence;
+
+/* Words and marks between a start and an end token: what a tokenizer makes of plain words. */
+static uint64_t split_words(sentence *of)
+{
+    uint64_t count = 0;
+    snprintf(of->words[count++], MAX_WORD, "[CLS]");
+    const char *at = of->text;
+    while (*at != '\0' && count + 1 < MAX_TOKENS) {
+        if (isspace((unsigned char)*at)) {
+            at++;
+            continue;
+        }
+        size_t length = 0;
+        while (isalnum((unsigned char)at[length])) {
+            length++;
+        }
+        length = length > 0 ? length : 1;
+        snprintf(of->words[count++], MAX_WORD, "%.*s", (int)length, at);
+        at += length;
+    }
+    snprintf(of->words[count++], MAX_WORD, "[SEP]");
+    return count;
+}
+
+/* Sentence b of the list; empty past its end. */
+static void copy_sentence(const char *list, uint64_t b, char *text, size_t size)
+{
+    static const char separator[] = " | ";
+    for (uint64_t i = 0; list && i < b; i++) {
+        const char *next = strstr(list, separator);
+        list = next ? next + strlen(separator) : NULL;
+    }
+    const char *end = list ? strstr(list, separator) : NULL;
+    const size_t length = !list ? 0 : end ? (size_t)(end - list) : strlen(list);
+    snprintf(text, size, "%.*s", (int)length, list ? list : "");
+}
+
+static uint64_t tokens_of(const vkmha_problem *problem, uint64_t b)
+{
+    const vkmha_plan_params *plan = &problem->plan;
+    uint64_t count = plan->has_key_lengths ? (uint64_t)problem->inputs.key_lengths[b] : plan->key_len;
+    while (plan->has_attend_keys && count > 0 &&
+           !problem->inputs.attend_keys[b * plan->key_len + count - 1]) {
+        count--;
+    }
+    return count;
+}
+
+/* The item with the most tokens; of several, the longest text. */
+static void find_longest(const vkmha_case *loaded, sentence *longest)
+{
+    *longest = (sentence){0};
+    for (uint64_t b = 0; b < loaded->problem.plan.batch_size; b++) {
+        const uint64_t count = tokens_of(&loaded->problem, b);
+        char text[sizeof(longest->text)];
+        copy_sentence(loaded->sentences, b, text, sizeof(text));
+        if (count > longest->num_tokens ||
+            (count == longest->num_tokens && strlen(text) > strlen(longest->text))) {
+            longest->batch = b;
+            longest->num_tokens = count;
+            memcpy(longest->text, text, sizeof(text));
+        }
+    }
+    /* Where the words are not the tokens, numbers stand for them. */
+    if (split_words(longest) != longest->num_tokens) {
+        for (uint64_t i = 0; i < longest->num_tokens && i < MAX_TOKENS; i++) {
+            snprintf(longest->words[i], MAX_WORD, "token %" PRIu64, i);
+        }
+    }
+}
+
+/* ---- Showing -------------------------------------------------------------------------------------- */
+
+static void show_attention(const vkmha_case *loaded, const double *weights, cJSON *document)
+{
+    const vkmha_plan_params *plan = &loaded->problem.plan;
+    const uint64_t num_heads = loaded->problem.layer.num_heads;
+    sentence longest;
+    find_longest(loaded, &longest);
+    const uint64_t num_queries =
+        longest.num_tokens < plan->query_len ? longest.num_tokens : plan->query_len;
+    if (longest.num_tokens == 0 || longest.num_tokens > MAX_TOKENS || num_queries == 0) {
+        return;
+    }
+    cJSON *heads = NULL;
+    if (document) {
+        cJSON_AddStringToObject(document, "sentence", longest.text);
+        cJSON_AddStringToObject(document, "attention_from", "CPU reference");
+        heads = cJSON_AddArrayToObject(document, "strongest_attention");
+    } else {
+        printf("\nstrongest attention of each head (weights of the CPU reference), longest sentence:\n"
+               "  \"%s\"\n",
+               longest.text);
+    }
+    for (uint64_t h = 0; h < num_heads; h++) {
+        const double *head = weights + (longest.batch * num_heads + h) * plan->query_len * plan->key_len;
+        uint64_t query = 0;
+        uint64_t key = 0;
+        for (uint64_t i = 0; i < num_queries; i++) {
+            for (uint64_t j = 0; j < longest.num_tokens; j++) {
+                if (head[i * plan->key_len + j] > head[query * plan->key_len + key]) {
+                    query = i;
+                    key = j;
+                }
+            }
+        }
+        const double weight = head[query * plan->key_len + key];
+        if (document) {
+            cJSON *row = cJSON_CreateObject();
+            cJSON_AddNumberToObject(row, "head", (double)h);
+            cJSON_AddStringToObject(row, "query", longest.words[query]);
+            cJSON_AddStringToObject(row, "key", longest.words[key]);
+            cJSON_AddNumberToObject(row, "weight", weight);
+            cJSON_AddItemToArray(heads, row);
+        } else {
+            printf("  head %2" PRIu64 "  %12s -> %-12s %5.1f %%\n", h, longest.words[query],
+                   longest.words[key], 100.0 * weight);
+        }
+    }
+}
+
+static void show_stages(const vkmha_trial *trial, const vkmha_results *results, cJSON *document)
+{
+    for (uint32_t i = 0; i < VKMHA_NUM_STAGES; i++) {
+        const vkmha_stage_info *stage = &trial->info.stages[i];
+        if (!stage->kernel) {
+            continue;
+        }
+        const double seconds = 1e-9 * (double)results->stage_ns[i];
+        if (document) {
+            cJSON *row = cJSON_AddObjectToObject(document, stage_names[i]);
+            cJSON_AddStringToObject(row, "kernel", stage->kernel);
+            if (trial->has_times) {
+                cJSON_AddNumberToObject(row, "ns", (double)results->stage_ns[i]);
+            }
+        } else if (trial->has_times && seconds > 0.0) {
+            printf("  %-10s %-28s %9.3f ms  %7.2f GFLOP/s\n", stage_names[i], stage->kernel,
+                   1e3 * seconds, 2e-9 * (double)stage->work / seconds);
+        } else {
+            printf("  %-10s %s\n", stage_names[i], stage->kernel);
+        }
+    }
+}
+
+static void show_errors(const vkmha_verdict *verdict, cJSON *document)
+{
+    cJSON *errors = document ? cJSON_AddArrayToObject(document, "errors") : NULL;
+    for (uint32_t i = 0; i < verdict->count; i++) {
+        const vkmha_judgement *judgement = &verdict->judgements[i];
+        const vkmha_comparison *comparison = &judgement->comparison;
+        if (document) {
+            cJSON *row = cJSON_CreateObject();
+            cJSON_AddStringToObject(row, "stage", judgement->stage);
+            cJSON_AddNumberToObject(row, "max_abs", comparison->max_abs);
+            cJSON_AddNumberToObject(row, "max_ratio", comparison->max_ratio);
+            cJSON_AddBoolToObject(row, "passed", comparison->passed);
+            cJSON_AddItemToArray(errors, row);
+        } else {
+            printf("  %-36s largest error %.2e, %5.1f %% of its %s%s\n", judgement->stage,
+                   comparison->max_abs, 100.0 * comparison->max_ratio,
+                   judgement->is_bound ? "bound" : "tolerance", comparison->passed ? "" : "  FAILED");
+        }
+    }
+}
+
+/* ---- The command ---------------------------------------------------------------------------------- */
+
+static vkmha_status load_demo(const char *path, vkmha_case *loaded, vkmha_error *error)
+{
+    bool is_case = false;
+    const vkmha_status status = vkmha_case_load(path, loaded, &is_case, error);
+    if (status == VKMHA_OK && (!is_case || loaded->option_skips != 0)) {
+        vkmha_case_finish(loaded);
+        return vkmha_tool_fail(error, VKMHA_ERROR_UNSUPPORTED, "%s: %s", path,
+                               is_case ? "the case needs an option that this version lacks"
+                                       : "vkmha_case is missing: this is no case");
+    }
+    return status;
+}
+
+static double *reference_weights(const vkmha_problem *problem, vkmha_pool *pool, vkmha_status *status,
+                                 vkmha_error *error)
+{
+    const vkmha_plan_params *plan = &problem->plan;
+    double *weights = vkmha_pool_allocate(
+        pool, plan->batch_size * problem->layer.num_heads * plan->query_len * plan->key_len,
+        sizeof(double));
+    const vkmha_reference_outputs outputs = {.weights = weights};
+    *status = weights ? vkmha_reference_run(&problem->layer, plan, &problem->inputs, NULL, NULL, &outputs,
+                                            error)
+                      : vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
+    return weights;
+}
+
+static int show_demo(vkmha_device *device, const vkmha_case *loaded, bool is_json)
+{
+    const vkmha_problem *problem = &loaded->problem;
+    vkmha_error error = {0};
+    vkmha_trial trial = {0};
+    vkmha_pool pool = {0};
+    vkmha_results results = {0};
+    vkmha_verdict verdict = {0};
+    double *weights = NULL;
+    int code = VKMHA_EXIT_RIGHT;
+    vkmha_status status = vkmha_trial_create(device, problem, NULL, NULL, &trial, &error);
+    /* A driver may compile at the first dispatch: the second run is the one that is timed. */
+    for (int i = 0; status == VKMHA_OK && i < 2; i++) {
+        status = vkmha_trial_run(&trial, problem, true, &pool, &results, &error);
+    }
+    if (status == VKMHA_OK) {
+        status = vkmha_verify(problem, &trial, &results, loaded, &pool, &verdict, &error);
+    }
+    if (status == VKMHA_OK) {
+        weights = reference_weights(problem, &pool, &status, &error);
+    }
+    if (status != VKMHA_OK) {
+        code = vkmha_tool_report(&error);
+        goto done;
+    }
+    code = verdict.has_failed ? VKMHA_EXIT_FAILED : VKMHA_EXIT_RIGHT;
+    vkmha_device_info info;
+    vkmha_device_get_info(device, &info);
+    cJSON *document = NULL;
+    if (is_json) {
+        document = cJSON_CreateObject();
+        vkmha_json_device(document, &info);
+        cJSON_AddStringToObject(document, "case", loaded->name);
+    } else {
+        printf("device: %s (%s)\n", info.name, info.driver);
+        printf("layer: %s, %u heads of %u, batch %" PRIu64 ", %" PRIu64 " tokens\n\n", loaded->name,
+               problem->layer.num_heads, problem->layer.head_dim, problem->plan.batch_size,
+               problem->plan.query_len);
+        printf("kernels and times on the device:\n");
+    }
+    show_stages(&trial, &results, document);
+    if (!is_json) {
+        printf("\nevery element against the CPU reference:\n");
+    }
+    show_errors(&verdict, document);
+    show_attention(loaded, weights, document);
+    if (verdict.has_failed) {
+        char text[320];
+        vkmha_verdict_describe(&verdict, text, sizeof(text));
+        vkmha_tool_misuse("check failed: %s", text);
+    }
+    code = is_json ? vkmha_print_json(document, code) : code;
+
+done:
+    vkmha_trial_finish(&trial);
+    vkmha_pool_finish(&pool);
+    return code;
+}
+
+int vkmha_command_demo(int argc, char **argv)
+{
+    enum { DEVICE = 256, JSON };
+    static const struct option known[] = {
+        {"device", required_argument, NULL, DEVICE},
+        {"json", no_argument, NULL, JSON},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    const char *choice = NULL;
+    bool is_json = false;
+    int option;
+    while ((option = vkmha_next_option(argc, argv, ":h", known)) != -1) {
+        switch (option) {
+        case DEVICE:
+            choice = optarg;
+            break;
+        case JSON:
+            is_json = true;
+            break;
+        case 'h':
+            fputs(usage, stdout);
+            return VKMHA_EXIT_RIGHT;
+        default:
+            return VKMHA_EXIT_MISUSE;
+        }
+    }
+    if (optind + 1 != argc) {
+        return vkmha_tool_misuse("demo needs one case file; see vkmha demo --help");
+    }
+    vkmha_error error = {0};
+    vkmha_case loaded = {0};
+    vkmha_device *device = NULL;
+    vkmha_status status = load_demo(argv[optind], &loaded, &error);
+    if (status == VKMHA_OK) {
+        status = vkmha_open_device(choice, &device, &error);
+    }
+    const int code =
+        status == VKMHA_OK ? show_demo(device, &loaded, is_json) : vkmha_tool_report(&error);
+    vkmha_case_finish(&loaded);
+    vkmha_device_destroy(device);
+    return code;
+}

@@ -1,0 +1,401 @@
+/* Sizes and options of random problems. */
+#include "shape.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- Random numbers ------------------------------------------------------------------------------- */
+
+uint64_t vkmha_random_next(vkmha_random *random)
+{
+    random->state += UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t mixed = random->state;
+    mixed = (mixed ^ mixed >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    mixed = (mixed ^ mixed >> 27) * UINT64_C(0x94d049bb133111eb);
+    return mixed ^ mixed >> 31;
+}
+
+uint64_t vkmha_random_below(vkmha_random *random, uint64_t count)
+{
+    return vkmha_random_next(random) % count;
+}
+
+bool vkmha_random_chance(vkmha_random *random, uint32_t percent)
+{
+    return vkmha_random_below(random, 100) < percent;
+}
+
+/* ---- Sizes ---------------------------------------------------------------------------------------- */
+
+enum {
+    MAX_WORK = 1200000, /* multiply-adds of a shape: a few ms in the reference */
+    LONG_KEYS = 1023,
+    SMALL_HEAD = 64, /* wider heads and odd ones take few masks: each combination is one more pipeline */
+};
+
+static uint64_t draw_length(vkmha_random *random)
+{
+    static const uint64_t tiles[] = {8, 16, 32, 64, 128};
+    const uint64_t kind = vkmha_random_below(random, 100);
+    if (kind < 1) {
+        return 0;
+    }
+    if (kind < 8) {
+        return 1;
+    }
+    if (kind < 35) {
+        return 1 + vkmha_random_below(random, 20);
+    }
+    return tiles[vkmha_random_below(random, sizeof(tiles) / sizeof(tiles[0]))] - 1 +
+           vkmha_random_below(random, 3);
+}
+
+static bool is_tile_edge(uint64_t length)
+{
+    for (uint64_t tile = 8; tile <= 1024; tile *= 2) {
+        if (length + 1 >= tile && length <= tile + 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t draw_head_dim(vkmha_random *random)
+{
+    static const uint32_t usual[] = {8, 16, 32, 32, 64, 64, 64, 80, 128};
+    if (vkmha_random_chance(random, 75)) {
+        return usual[vkmha_random_below(random, sizeof(usual) / sizeof(usual[0]))];
+    }
+    const uint32_t most = vkmha_random_chance(random, 30) ? 256 : SMALL_HEAD;
+    return 1 + (uint32_t)vkmha_random_below(random, most);
+}
+
+static uint32_t draw_features(vkmha_random *random)
+{
+    if (vkmha_random_chance(random, 50)) {
+        return 1 + (uint32_t)vkmha_random_below(random, 48);
+    }
+    static const uint32_t tiles[] = {16, 32, 64, 128};
+    return tiles[vkmha_random_below(random, sizeof(tiles) / sizeof(tiles[0]))] - 1 +
+           (uint32_t)vkmha_random_below(random, 3);
+}
+
+static void draw_layer(vkmha_random *random, vkmha_layer_params *layer)
+{
+    static const uint32_t groups[] = {1, 1, 1, 2, 3, 4};
+    layer->attention_only = vkmha_random_chance(random, 50);
+    layer->num_kv_heads = 1 + (uint32_t)vkmha_random_below(random, 4);
+    layer->num_heads =
+        layer->num_kv_heads * groups[vkmha_random_below(random, sizeof(groups) / sizeof(groups[0]))];
+    layer->head_dim = draw_head_dim(random);
+    layer->v_head_dim = vkmha_random_chance(random, 70) ? layer->head_dim : draw_head_dim(random);
+    if (!layer->attention_only) {
+        layer->embed_dim = draw_features(random);
+        layer->key_dim = vkmha_random_chance(random, 60) ? layer->embed_dim : draw_features(random);
+        layer->value_dim = vkmha_random_chance(random, 60) ? layer->key_dim : draw_features(random);
+        layer->output_dim = vkmha_random_chance(random, 60) ? layer->embed_dim : draw_features(random);
+    }
+}
+
+static void draw_lengths(vkmha_random *random, const vkmha_layer_params *layer, vkmha_plan_params *plan)
+{
+    static const uint64_t batches[] = {1, 1, 1, 1, 1, 2, 2, 2, 3, 5};
+    plan->batch_size = vkmha_random_chance(random, 1)
+                           ? 0
+                           : batches[vkmha_random_below(random, sizeof(batches) / sizeof(batches[0]))];
+    plan->query_len = draw_length(random);
+    plan->key_len = draw_length(random);
+    const bool same_key = layer->attention_only ? layer->num_kv_heads == layer->num_heads
+                                                : layer->key_dim == layer->embed_dim;
+    const bool same_value = layer->attention_only ? layer->v_head_dim == layer->head_dim
+                                                  : layer->value_dim == layer->key_dim;
+    plan->key_is_query = same_key && vkmha_random_chance(random, layer->attention_only ? 10 : 60);
+    plan->value_is_key = same_value && vkmha_random_chance(random, layer->attention_only ? 10 : 70);
+    if (plan->key_is_query) {
+        plan->key_len = plan->query_len;
+    } else if (vkmha_random_chance(random, 2)) {
+        plan->key_len = LONG_KEYS + vkmha_random_below(random, 3);
+        plan->query_len = 1 + vkmha_random_below(random, 9);
+    }
+}
+
+static uint64_t work_of(const vkmha_problem *problem)
+{
+    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
+    const vkmha_layer_params *layer = &problem->layer;
+    const uint64_t attention = sizes.query_rows * problem->plan.key_len * layer->num_heads *
+                               (layer->head_dim + sizes.v_head_dim);
+    if (layer->attention_only) {
+        return attention;
+    }
+    return attention + sizes.heads_query * layer->embed_dim + sizes.heads_key * sizes.key_dim +
+           sizes.heads_value * sizes.value_dim + sizes.output * layer->num_heads * sizes.v_head_dim;
+}
+
+/* One random size is made smaller; what is equal by an option stays equal. */
+static void shrink(vkmha_random *random, vkmha_problem *problem)
+{
+    vkmha_layer_params *layer = &problem->layer;
+    vkmha_plan_params *plan = &problem->plan;
+    switch (vkmha_random_below(random, 6)) {
+    case 0:
+        plan->batch_size = plan->batch_size > 1 ? plan->batch_size - 1 : plan->batch_size;
+        break;
+    case 1:
+        plan->query_len = (plan->query_len + 1) / 2;
+        plan->key_len = plan->key_is_query ? plan->query_len : plan->key_len;
+        break;
+    case 2:
+        if (plan->key_len < LONG_KEYS && !plan->key_is_query) {
+            plan->key_len = (plan->key_len + 1) / 2;
+        }
+        break;
+    case 3:
+        layer->num_heads = layer->num_heads / layer->num_kv_heads;
+        layer->num_kv_heads = 1;
+        break;
+    case 4:
+        if (layer->head_dim == layer->v_head_dim) {
+            layer->v_head_dim = (layer->head_dim + 1) / 2;
+        }
+        layer->head_dim = (layer->head_dim + 1) / 2;
+        break;
+    default:
+        if (!layer->attention_only) {
+            const bool same_key = layer->key_dim == layer->embed_dim;
+            const bool same_value = layer->value_dim == layer->key_dim;
+            layer->embed_dim = 1 + (layer->embed_dim + 1) / 2;
+            layer->key_dim = same_key ? layer->embed_dim : (layer->key_dim + 1) / 2;
+            layer->value_dim = same_value ? layer->key_dim : (layer->value_dim + 1) / 2;
+            layer->output_dim = (layer->output_dim + 1) / 2;
+        }
+        break;
+    }
+}
+
+/* ---- Options -------------------------------------------------------------------------------------- */
+
+static void draw_mask_dims(vkmha_random *random, vkmha_shape *shape)
+{
+    vkmha_plan_params *plan = &shape->problem.plan;
+    const uint64_t full[4] = {plan->batch_size, shape->problem.layer.num_heads, plan->query_len,
+                              plan->key_len};
+    static const vkmha_feature broadcasts[4] = {VKMHA_FEATURE_MASK_NO_BATCH, VKMHA_FEATURE_MASK_NO_HEAD,
+                                                VKMHA_FEATURE_MASK_NO_QUERY, VKMHA_FEATURE_MASK_NO_KEY};
+    static const uint32_t percent[4] = {50, 50, 25, 10};
+    bool is_full = true;
+    for (uint32_t axis = 0; axis < 4; axis++) {
+        const bool is_broadcast = vkmha_random_chance(random, percent[axis]);
+        plan->mask_dims[axis] = is_broadcast ? 1 : full[axis];
+        if (is_broadcast && full[axis] > 1) {
+            vkmha_shape_mark(shape, broadcasts[axis]);
+            is_full = false;
+        }
+    }
+    if (is_full) {
+        vkmha_shape_mark(shape, VKMHA_FEATURE_MASK_FULL);
+    }
+}
+
+static void draw_masks(vkmha_random *random, vkmha_shape *shape)
+{
+    const vkmha_layer_params *layer = &shape->problem.layer;
+    vkmha_plan_params *plan = &shape->problem.plan;
+    const bool is_odd = layer->attention_only && (layer->head_dim % 4 || layer->v_head_dim % 4);
+    if (is_odd || layer->v_head_dim > SMALL_HEAD) {
+        const bool is_masked = vkmha_random_chance(random, 40) &&
+                               !(is_odd && layer->v_head_dim > SMALL_HEAD);
+        plan->mask = is_masked ? VKMHA_MASK_ADDITIVE : VKMHA_MASK_NONE;
+        plan->has_attend_keys = is_masked;
+    } else {
+        static const vkmha_mask_type masks[] = {VKMHA_MASK_NONE, VKMHA_MASK_NONE, VKMHA_MASK_ATTEND,
+                                                VKMHA_MASK_ADDITIVE};
+        plan->mask = masks[vkmha_random_below(random, sizeof(masks) / sizeof(masks[0]))];
+        plan->has_attend_keys = vkmha_random_chance(random, 30);
+    }
+    plan->has_key_lengths = vkmha_random_chance(random, 30);
+    static const vkmha_causal causals[] = {VKMHA_CAUSAL_NONE, VKMHA_CAUSAL_NONE, VKMHA_CAUSAL_TOP_LEFT,
+                                           VKMHA_CAUSAL_BOTTOM_RIGHT};
+    plan->causal = causals[vkmha_random_below(random, sizeof(causals) / sizeof(causals[0]))];
+    if (plan->mask != VKMHA_MASK_NONE) {
+        draw_mask_dims(random, shape);
+    }
+}
+
+static void draw_scale(vkmha_random *random, vkmha_shape *shape)
+{
+    vkmha_layer_params *layer = &shape->problem.layer;
+    const uint64_t kind = vkmha_random_below(random, 100);
+    layer->has_scale = kind < 35;
+    if (kind < 4) {
+        layer->scale = 0.0f;
+    } else if (kind < 8) {
+        layer->scale = -0.25f;
+    } else if (kind < 12) {
+        layer->scale = 3.0e4f;
+        vkmha_shape_mark(shape, VKMHA_FEATURE_LARGE_LOGITS);
+    } else if (kind < 35) {
+        layer->scale = 0.125f;
+    }
+}
+
+/* Probes whose right answers are known beforehand. */
+static void draw_probe(vkmha_random *random, vkmha_shape *shape)
+{
+    vkmha_layer_params *layer = &shape->problem.layer;
+    vkmha_plan_params *plan = &shape->problem.plan;
+    const uint64_t kind = vkmha_random_below(random, 100);
+    if (kind < 8) {
+        vkmha_shape_mark(shape, VKMHA_FEATURE_INTEGERS);
+    } else if (kind < 14 && plan->key_len > 0) {
+        vkmha_shape_mark(shape, VKMHA_FEATURE_INTEGERS);
+        vkmha_shape_mark(shape, VKMHA_FEATURE_UNIFORM);
+        layer->has_scale = true;
+        layer->scale = 0.0f;
+        uint64_t power = 1;
+        while (power * 2 <= plan->key_len) {
+            power *= 2;
+        }
+        plan->key_len = power;
+        plan->query_len = plan->key_is_query ? power : plan->query_len;
+        plan->causal = VKMHA_CAUSAL_NONE;
+        plan->mask = VKMHA_MASK_NONE;
+        plan->has_attend_keys = false;
+        plan->has_key_lengths = false;
+        memset(plan->mask_dims, 0, sizeof(plan->mask_dims));
+        shape->features &= ~(UINT64_C(1) << VKMHA_FEATURE_LARGE_LOGITS |
+                             UINT64_C(1) << VKMHA_FEATURE_MASK_FULL |
+                             UINT64_C(1) << VKMHA_FEATURE_MASK_NO_BATCH |
+                             UINT64_C(1) << VKMHA_FEATURE_MASK_NO_HEAD |
+                             UINT64_C(1) << VKMHA_FEATURE_MASK_NO_QUERY |
+                             UINT64_C(1) << VKMHA_FEATURE_MASK_NO_KEY);
+    } else if (kind < 24 && layer->attention_only && !plan->value_is_key) {
+        static const vkmha_feature probes[] = {VKMHA_FEATURE_ONE_HOT, VKMHA_FEATURE_INDEX_VALUES,
+                                               VKMHA_FEATURE_CONSTANT_VALUES};
+        vkmha_shape_mark(shape, probes[vkmha_random_below(random, sizeof(probes) / sizeof(probes[0]))]);
+    }
+}
+
+static void mark_sizes(vkmha_shape *shape)
+{
+    const vkmha_layer_params *layer = &shape->problem.layer;
+    const vkmha_plan_params *plan = &shape->problem.plan;
+    const struct {
+        vkmha_feature feature;
+        bool is_there;
+    } marks[] = {
+        {VKMHA_FEATURE_PROJECTIONS, !layer->attention_only},
+        {VKMHA_FEATURE_ATTENTION_ONLY, layer->attention_only},
+        {VKMHA_FEATURE_HEADS_FIRST, plan->layout == VKMHA_LAYOUT_BHSD},
+        {VKMHA_FEATURE_SELF, plan->key_is_query},
+        {VKMHA_FEATURE_SHARED_VALUE, plan->value_is_key},
+        {VKMHA_FEATURE_SEPARATE, !plan->key_is_query && !plan->value_is_key},
+        {VKMHA_FEATURE_BATCH_0, plan->batch_size == 0},
+        {VKMHA_FEATURE_BATCH_MANY, plan->batch_size > 1},
+        {VKMHA_FEATURE_QUERY_0, plan->query_len == 0},
+        {VKMHA_FEATURE_QUERY_1, plan->query_len == 1},
+        {VKMHA_FEATURE_KEY_0, plan->key_len == 0},
+        {VKMHA_FEATURE_KEY_LONG, plan->key_len >= LONG_KEYS},
+        {VKMHA_FEATURE_TILE_EDGE, is_tile_edge(plan->query_len) || is_tile_edge(plan->key_len)},
+        {VKMHA_FEATURE_GROUPED, layer->num_kv_heads > 1 && layer->num_heads > layer->num_kv_heads},
+        {VKMHA_FEATURE_MULTI_QUERY, layer->num_kv_heads == 1 && layer->num_heads > 1},
+        {VKMHA_FEATURE_OTHER_V_HEAD_DIM, layer->v_head_dim != layer->head_dim},
+        {VKMHA_FEATURE_ODD_HEAD_DIM, layer->head_dim % 4 != 0 || layer->v_head_dim % 4 != 0},
+        {VKMHA_FEATURE_WIDE_HEAD, layer->head_dim > 128},
+        {VKMHA_FEATURE_OTHER_DIMS,
+         !layer->attention_only &&
+             (layer->key_dim != layer->embed_dim || layer->value_dim != layer->embed_dim ||
+              layer->output_dim != layer->embed_dim)},
+        {VKMHA_FEATURE_SCALE, layer->has_scale},
+        {VKMHA_FEATURE_SCALE_0, layer->has_scale && layer->scale == 0.0f},
+        {VKMHA_FEATURE_SCALE_NEGATIVE, layer->scale < 0.0f},
+        {VKMHA_FEATURE_TOP_LEFT, plan->causal == VKMHA_CAUSAL_TOP_LEFT},
+        {VKMHA_FEATURE_BOTTOM_RIGHT, plan->causal == VKMHA_CAUSAL_BOTTOM_RIGHT},
+        {VKMHA_FEATURE_MASK_ATTEND, plan->mask == VKMHA_MASK_ATTEND},
+        {VKMHA_FEATURE_MASK_ADDITIVE, plan->mask == VKMHA_MASK_ADDITIVE},
+        {VKMHA_FEATURE_ATTEND_KEYS, plan->has_attend_keys},
+        {VKMHA_FEATURE_KEY_LENGTHS, plan->has_key_lengths},
+        {VKMHA_FEATURE_WORK_LIMIT, plan->max_work_per_dispatch > 0},
+    };
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+        if (marks[i].is_there) {
+            vkmha_shape_mark(shape, marks[i].feature);
+        }
+    }
+}
+
+/* Fields that equal their default may be left 0. */
+static void leave_defaults(vkmha_random *random, vkmha_layer_params *layer)
+{
+    if (!vkmha_random_chance(random, 50)) {
+        return;
+    }
+    layer->num_kv_heads = layer->num_kv_heads == layer->num_heads ? 0 : layer->num_kv_heads;
+    layer->v_head_dim = layer->v_head_dim == layer->head_dim ? 0 : layer->v_head_dim;
+    layer->key_dim = layer->key_dim == layer->embed_dim ? 0 : layer->key_dim;
+    layer->value_dim = layer->value_dim == layer->embed_dim ? 0 : layer->value_dim;
+    layer->output_dim = layer->output_dim == layer->embed_dim ? 0 : layer->output_dim;
+}
+
+/* ---- Shapes --------------------------------------------------------------------------------------- */
+
+vkmha_status vkmha_shape_create(uint64_t seed, vkmha_shape *shape, vkmha_error *error)
+{
+    *shape = (vkmha_shape){0};
+    vkmha_random random = {seed};
+    vkmha_problem *problem = &shape->problem;
+    draw_layer(&random, &problem->layer);
+    draw_lengths(&random, &problem->layer, &problem->plan);
+    while (work_of(problem) > MAX_WORK) {
+        shrink(&random, problem);
+    }
+    if (problem->layer.attention_only && vkmha_random_chance(&random, 50)) {
+        problem->plan.layout = VKMHA_LAYOUT_BHSD;
+    }
+    draw_scale(&random, shape);
+    draw_masks(&random, shape);
+    draw_probe(&random, shape);
+    if (vkmha_random_chance(&random, 25)) {
+        problem->plan.max_work_per_dispatch =
+            1 + work_of(problem) / (1 + vkmha_random_below(&random, 30));
+    }
+    mark_sizes(shape);
+    leave_defaults(&random, &problem->layer);
+    if (!vkmha_shape_fill(&random, shape)) {
+        vkmha_shape_finish(shape);
+        return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
+    }
+    return VKMHA_OK;
+}
+
+void vkmha_shape_finish(vkmha_shape *shape)
+{
+    vkmha_pool_finish(&shape->pool);
+    *shape = (vkmha_shape){0};
+}
+
+const char *vkmha_feature_text(vkmha_feature feature)
+{
+    static const char *const texts[VKMHA_NUM_FEATURES] = {
+#define VKMHA_FEATURE_TEXT(name, text) text,
+        VKMHA_FEATURES(VKMHA_FEATURE_TEXT)
+#undef VKMHA_FEATURE_TEXT
+    };
+    return texts[feature];
+}
+
+void vkmha_shape_describe(const vkmha_shape *shape, char *text, size_t size)
+{
+    const vkmha_layer_params *layer = &shape->problem.layer;
+    const vkmha_plan_params *plan = &shape->problem.plan;
+    const vkmha_problem_sizes sizes = vkmha_problem_measure(&shape->problem);
+    static const char *const causals[] = {"", ", top_left", ", bottom_right"};
+    static const char *const masks[] = {"", ", attend mask", ", additive mask"};
+    snprintf(text, size,
+             "batch %" PRIu64 ", lengths %" PRIu64 " x %" PRIu64 ", heads %u / %" PRIu64
+             ", head dims %u, %" PRIu64 "%s%s%s%s%s",
+             plan->batch_size, plan->query_len, plan->key_len, layer->num_heads, sizes.num_kv_heads,
+             layer->head_dim, sizes.v_head_dim, layer->attention_only ? "" : ", projections",
+             causals[plan->causal], masks[plan->mask], plan->has_attend_keys ? ", attend_keys" : "",
+             plan->has_key_lengths ? ", key_lengths" : "");
+}
