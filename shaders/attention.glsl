@@ -4,6 +4,7 @@
  * each takes COLUMNS keys, and of the output features the vec4 lane, lane + LANES, lane + 2
  * LANES...
  */
+
 /* Keys; a divisor of VKMHA_KEY_CHUNK, so that steps start at multiples of it. */
 const uint STEP = LANES * COLUMNS;
 
@@ -145,9 +146,7 @@ uint visible_keys(uint i, uint length)
     return visible;
 }
 
-/*
- * A key whose load is harmless: j, or the last one of the sequence (never called for an empty one).
- */
+/* A key whose load is harmless: j, or the sequence's last. Never called for an empty sequence. */
 uint clamped_key(uint j, uint length)
 {
 #ifdef VKMHA_MUTANT_TAIL

@@ -7,7 +7,7 @@
  * Shared memory: 16 * (SLICE + 1) * (TILE_ROWS + TILE_COLUMNS) bytes.
  * Barriers: two a slice; the first so that no lane still reads the slice before, the second so that
  * the new one is whole.
- * Trips: ceil(depth_vectors / SLICE) * (1 + SLICE + staging loops), see LOADS.
+ * Trips: ceil(depth_vectors / SLICE) * (1 + SLICE * (1 + (TILE_ROWS + TILE_COLUMNS) / WORKGROUP)).
  * Each output is one chain of multiply-adds over ascending features; the padding of the last slice
  * adds zeros.
  */

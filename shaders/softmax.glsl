@@ -89,14 +89,14 @@ void softmax_begin(uint lane, uint first_row)
 {
     const uint result = result_head();
     [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-        const uint i = clamped_row(first_row + r);
+        const uint i = first_row + r;
         row_max[r] = -FLT_MAX;
         row_sum[r] = 0.0;
         lane_sum[r] = 0.0;
         [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
             row_output[r * VALUE_VECTORS + v] = vec4(0.0);
         }
-        if (has_flag(VKMHA_FLAG_FIRST) == 0u) {
+        if (has_flag(VKMHA_FLAG_FIRST) == 0u && i < push.query_count) {
             row_max[r] = state[state_index(i)];
             row_sum[r] = state[state_index(i) + 1u];
             [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {

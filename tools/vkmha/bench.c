@@ -8,12 +8,16 @@
 #include <string.h>
 
 static const char usage[] =
-    "usage: vkmha bench [--shape S1..S5|B,S,H,D[,causal]]... [--runs N] [--device D] [--kernel K] [--json]\n"
+    "usage: vkmha bench [--shape S1..S5|B,S,H,D[,causal]]... [--runs N] [--device D] [--kernel K] "
+    "[--json]\n"
     "\n"
     "Times each usable kernel row on whole layers, by the device's own clock: median, spread\n"
-    "((largest - smallest) / median), GFLOP/s, share of the multiply-add peak measured just before, and\n"
-    "the ratio to row 0 of the same stage. What fails its check is not timed: each stage is compared with\n"
-    "the CPU reference fed the device's own inputs of that stage, on 64 rows a projection and 16 queries a\n"
+    "((largest - smallest) / median), GFLOP/s, share of the multiply-add peak measured just "
+    "before, and\n"
+    "the ratio to row 0 of the same stage. What fails its check is not timed: each stage is "
+    "compared with\n"
+    "the CPU reference fed the device's own inputs of that stage, on 64 rows a projection and 16 "
+    "queries a\n"
     "sequence (all heads, all keys), spread from first to last.\n"
     "\n"
     "  --shape S   S1: d_model 384, 12 heads, batch 8, 128 tokens; S2: 768, 12, 4, 512;\n"
@@ -73,7 +77,7 @@ typedef struct bench_base {
 
 static const char *const stage_names[VKMHA_NUM_STAGES] = {"project", "attention", "output"};
 
-/* ---- The problem ---------------------------------------------------------------------------------- */
+/* ---- The problem --------------------------------------------------------------------------- */
 
 static float *draw(vkmha_random *random, uint64_t count, float size, vkmha_pool *pool)
 {
@@ -122,13 +126,15 @@ static vkmha_status make_problem(const bench_shape *shape, vkmha_pool *pool, vkm
         const float *matrix = draw(&random, weights[i].rows * embed_dim, size, pool);
         const float *bias = draw(&random, weights[i].rows, 1.0f, pool);
         has_memory = has_memory && matrix && bias;
-        *weights[i].matrix = (vkmha_matrix){.data = matrix, .rows = weights[i].rows, .columns = embed_dim};
+        *weights[i].matrix =
+            (vkmha_matrix){.data = matrix, .rows = weights[i].rows, .columns = embed_dim};
         *weights[i].bias = (vkmha_vector){.data = bias, .size = weights[i].rows};
     }
     problem->inputs.query =
         draw(&random, shape->batch_size * shape->query_len * embed_dim, 1.0f, pool);
     if (!is_self) {
-        problem->inputs.key = draw(&random, shape->batch_size * shape->key_len * embed_dim, 1.0f, pool);
+        problem->inputs.key =
+            draw(&random, shape->batch_size * shape->key_len * embed_dim, 1.0f, pool);
     }
     if (!has_memory || !problem->inputs.query || (!is_self && !problem->inputs.key)) {
         return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
@@ -136,7 +142,7 @@ static vkmha_status make_problem(const bench_shape *shape, vkmha_pool *pool, vkm
     return VKMHA_OK;
 }
 
-/* ---- Timing --------------------------------------------------------------------------------------- */
+/* ---- Timing -------------------------------------------------------------------------------- */
 
 static int compare_times(const void *a, const void *b)
 {
@@ -166,20 +172,21 @@ static vkmha_status time_runs(const vkmha_trial *trial, const vkmha_problem *pro
     return VKMHA_OK;
 }
 
-static void tell_stage(uint32_t stage, const vkmha_stage_info *info, const uint64_t *times, uint64_t runs,
-                       double peak, bench_base *base, cJSON *rows)
+static void tell_stage(uint32_t stage, const vkmha_stage_info *info, const uint64_t *times,
+                       uint64_t runs, double peak, bench_base *base, cJSON *rows)
 {
-    const double median =
-        0.5 * ((double)times[(runs - 1) / 2] + (double)times[runs / 2]);
-    const double spread = median > 0.0 ? ((double)times[runs - 1] - (double)times[0]) / median : 0.0;
+    const double median = 0.5 * ((double)times[(runs - 1) / 2] + (double)times[runs / 2]);
+    const double spread =
+        median > 0.0 ? ((double)times[runs - 1] - (double)times[0]) / median : 0.0;
     const double flops = median > 0.0 ? 2e9 * (double)info->work / median : 0.0;
     if (base->median_ns[stage] <= 0.0) {
         base->median_ns[stage] = median;
     }
     const double ratio = median > 0.0 ? base->median_ns[stage] / median : 0.0;
     if (!rows) {
-        printf("  %-10s %-28s %10.3f ms %5.0f %% %8.2f GFLOP/s %6.1f %% %6.2fx\n", stage_names[stage],
-               info->kernel, 1e-6 * median, 100.0 * spread, 1e-9 * flops, 100.0 * flops / peak, ratio);
+        printf("  %-10s %-28s %10.3f ms %5.0f %% %8.2f GFLOP/s %6.1f %% %6.2fx\n",
+               stage_names[stage], info->kernel, 1e-6 * median, 100.0 * spread, 1e-9 * flops,
+               100.0 * flops / peak, ratio);
         fflush(stdout);
         return;
     }
@@ -194,9 +201,10 @@ static void tell_stage(uint32_t stage, const vkmha_stage_info *info, const uint6
     cJSON_AddItemToArray(rows, row);
 }
 
-/* ---- One pair of rows ----------------------------------------------------------------------------- */
+/* ---- One pair of rows ---------------------------------------------------------------------- */
 
-static void tell_failure(const char *shape, const vkmha_plan_info *info, const char *what, cJSON *rows)
+static void tell_failure(const char *shape, const vkmha_plan_info *info, const char *what,
+                         cJSON *rows)
 {
     const char *project = info->stages[VKMHA_STAGE_PROJECT].kernel;
     const char *attention = info->stages[VKMHA_STAGE_ATTENTION].kernel;
@@ -224,11 +232,13 @@ static vkmha_status bench_pair(const bench_options *options, const bench_shape *
     vkmha_pool pool = {0};
     vkmha_results results = {0};
     vkmha_verdict verdict = {0};
-    uint64_t *times = vkmha_pool_allocate(&pool, VKMHA_NUM_STAGES * options->runs, sizeof(uint64_t));
+    uint64_t *times =
+        vkmha_pool_allocate(&pool, VKMHA_NUM_STAGES * options->runs, sizeof(uint64_t));
     vkmha_status status =
-        times ? vkmha_trial_create(options->device, problem, projects->names[pair % projects->count],
-                                   attention, &trial, error)
-              : vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
+        times
+            ? vkmha_trial_create(options->device, problem, projects->names[pair % projects->count],
+                                 attention, &trial, error)
+            : vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
     if (status == VKMHA_ERROR_UNSUPPORTED && attention) {
         tell_failure(shape->name, &trial.info, error->message, rows);
         status = VKMHA_OK;
@@ -253,8 +263,8 @@ static vkmha_status bench_pair(const bench_options *options, const bench_shape *
     for (uint32_t stage = 0; status == VKMHA_OK && stage < VKMHA_NUM_STAGES; stage++) {
         const uint32_t count = stage == VKMHA_STAGE_ATTENTION ? attentions->count : projects->count;
         if (pair < count && trial.info.stages[stage].kernel) {
-            tell_stage(stage, &trial.info.stages[stage], times + stage * options->runs, options->runs,
-                       peak, base, rows);
+            tell_stage(stage, &trial.info.stages[stage], times + stage * options->runs,
+                       options->runs, peak, base, rows);
         }
     }
 
@@ -283,7 +293,8 @@ static vkmha_status bench_one(const bench_options *options, const bench_shape *s
         rows = cJSON_AddArrayToObject(document, "stages");
         cJSON_AddItemToArray(shapes, document);
     } else if (status == VKMHA_OK) {
-        printf("%s: batch %" PRIu64 ", %" PRIu64 " queries x %" PRIu64 " keys, heads %u / %u, d_model %u%s; "
+        printf("%s: batch %" PRIu64 ", %" PRIu64 " queries x %" PRIu64
+               " keys, heads %u / %u, d_model %u%s; "
                "peak %.1f GFLOP/s\n",
                shape->name, shape->batch_size, shape->query_len, shape->key_len, shape->num_heads,
                shape->num_kv_heads, shape->embed_dim,
@@ -299,7 +310,7 @@ static vkmha_status bench_one(const bench_options *options, const bench_shape *s
     return status;
 }
 
-/* ---- The command ---------------------------------------------------------------------------------- */
+/* ---- The command --------------------------------------------------------------------------- */
 
 static int run_bench(const bench_options *options)
 {
@@ -314,8 +325,8 @@ static int run_bench(const bench_options *options)
         shapes = cJSON_AddArrayToObject(document, "shapes");
     } else {
         printf("device: %s (%s); %" PRIu64 " runs\n", info.name, info.driver, options->runs);
-        printf("  %-10s %-28s %13s %7s %16s %8s %7s\n", "stage", "kernel", "median", "spread", "rate",
-               "of peak", "row 0");
+        printf("  %-10s %-28s %13s %7s %16s %8s %7s\n", "stage", "kernel", "median", "spread",
+               "rate", "of peak", "row 0");
     }
     vkmha_error error = {0};
     vkmha_status status = VKMHA_OK;
@@ -355,12 +366,13 @@ static bool parse_shape(const char *text, bench_shape *shape)
     }
     const bool is_causal = is_right && strcmp(at, ",causal") == 0;
     if (!is_right || (*at != '\0' && !is_causal)) {
-        vkmha_tool_misuse("--shape \"%s\" is neither S1 to S5 nor batch,tokens,heads,d_model[,causal]",
-                          text);
+        vkmha_tool_misuse(
+            "--shape \"%s\" is neither S1 to S5 nor batch,tokens,heads,d_model[,causal]", text);
         return false;
     }
     if (numbers[3] % numbers[2] != 0) {
-        vkmha_tool_misuse("--shape \"%s\": d_model %" PRIu64 " is not a multiple of %" PRIu64 " heads",
+        vkmha_tool_misuse("--shape \"%s\": d_model %" PRIu64 " is not a multiple of %" PRIu64
+                          " heads",
                           text, numbers[3], numbers[2]);
         return false;
     }

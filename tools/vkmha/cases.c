@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static void repeat_command(const vkmha_check_options *options, const char *path, const char *project,
-                           const char *attention, char *text, size_t size)
+static void repeat_command(const vkmha_check_options *options, const char *path,
+                           const char *project, const char *attention, char *text, size_t size)
 {
     char kernels[160];
     vkmha_kernel_arguments(project, attention, kernels, sizeof(kernels));
@@ -25,8 +25,8 @@ typedef enum run_state {
 
 /* One case with one pair of kernels; `what` tells about a failure. */
 static run_state run_pair(const vkmha_check_options *options, const vkmha_case *loaded,
-                          const char *project, const char *attention, vkmha_report *report, char *what,
-                          size_t size)
+                          const char *project, const char *attention, vkmha_report *report,
+                          char *what, size_t size)
 {
     const vkmha_problem *problem = &loaded->problem;
     vkmha_trial trial = {0};
@@ -118,9 +118,9 @@ static void check_file(const vkmha_check_options *options, const char *path, boo
     if (status != VKMHA_OK || !is_case) {
         char repeat[1024];
         repeat_command(options, path, NULL, NULL, repeat, sizeof(repeat));
-        vkmha_report_failure(report, path, "",
-                             status != VKMHA_OK ? error.message : "vkmha_case is missing: this is no case",
-                             repeat);
+        vkmha_report_failure(
+            report, path, "",
+            status != VKMHA_OK ? error.message : "vkmha_case is missing: this is no case", repeat);
         report->failed++;
         return;
     }
@@ -139,7 +139,7 @@ static void check_file(const vkmha_check_options *options, const char *path, boo
     vkmha_case_finish(&loaded);
 }
 
-/* ---- Folders -------------------------------------------------------------------------------------- */
+/* ---- Folders ------------------------------------------------------------------------------- */
 
 static int compare_names(const void *a, const void *b)
 {

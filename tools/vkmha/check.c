@@ -8,8 +8,10 @@ static const char usage[] =
     "usage: vkmha check [FILE|FOLDER...] [--grid [--count N | --seconds S] [--seed S]]\n"
     "                   [--device D] [--kernel K] [--json]\n"
     "\n"
-    "Runs cases (safetensors files that say what to compute and what is expected) and random shapes,\n"
-    "with every usable kernel row: each stage against the CPU reference fed the device's own inputs of\n"
+    "Runs cases (safetensors files that say what to compute and what is expected) and random "
+    "shapes,\n"
+    "with every usable kernel row: each stage against the CPU reference fed the device's own "
+    "inputs of\n"
     "that stage, the whole against the reference, and the expected tensors of the case.\n"
     "\n"
     "  --grid          random shapes and options, 100 of them or as follows\n"
@@ -21,8 +23,10 @@ static const char usage[] =
     "  --kernel K      only this row of the kernel table; twice: one for each kind of stage\n"
     "  --json          the result as JSON\n"
     "\n"
-    "A case that needs an option or output that this version lacks is skipped by its name; its other\n"
-    "outputs are compared. Exit status: 0 right, 1 a check failed, 2 wrong use, 3 no usable device.\n"
+    "A case that needs an option or output that this version lacks is skipped by its name; its "
+    "other\n"
+    "outputs are compared. Exit status: 0 right, 1 a check failed, 2 wrong use, 3 no usable "
+    "device.\n"
     "\n"
     "example: vkmha check tests/golden --grid --count 1000\n";
 
@@ -62,7 +66,8 @@ static void fill_document(cJSON *document, vkmha_report *report)
     cJSON *skips = cJSON_AddObjectToObject(document, "not_compared");
     for (uint32_t i = 0; i < VKMHA_NUM_SKIPS; i++) {
         if (report->skips[i] > 0) {
-            cJSON_AddNumberToObject(skips, vkmha_skip_name((vkmha_skip)i), (double)report->skips[i]);
+            cJSON_AddNumberToObject(skips, vkmha_skip_name((vkmha_skip)i),
+                                    (double)report->skips[i]);
         }
     }
     cJSON_AddItemToObject(document, "failures", report->failures);
@@ -142,7 +147,8 @@ int vkmha_command_check(int argc, char **argv)
             has_grid_option = true;
             break;
         case SHAPE_SEED:
-            is_right = vkmha_parse_option("--shape-seed", optarg, 0, UINT64_MAX, &options.shape_seed);
+            is_right =
+                vkmha_parse_option("--shape-seed", optarg, 0, UINT64_MAX, &options.shape_seed);
             options.has_shape_seed = true;
             break;
         case DEVICE:

@@ -8,8 +8,10 @@
 static const char usage[] =
     "usage: vkmha demo FILE [--device D] [--json]\n"
     "\n"
-    "Runs one case with the device's own choice of kernels and shows them, the time of each stage, the\n"
-    "largest error of each against its bound, and, for the longest sentence, the strongest attention of\n"
+    "Runs one case with the device's own choice of kernels and shows them, the time of each stage, "
+    "the\n"
+    "largest error of each against its bound, and, for the longest sentence, the strongest "
+    "attention of\n"
     "each head. The attention weights are the CPU reference's: the device never stores them.\n"
     "\n"
     "  --device D  an index or a part of a name, as vkmha info lists them\n"
@@ -24,7 +26,7 @@ enum {
 
 static const char *const stage_names[VKMHA_NUM_STAGES] = {"project", "attention", "output"};
 
-/* ---- Words ---------------------------------------------------------------------------------------- */
+/* ---- Words --------------------------------------------------------------------------------- */
 
 typedef struct sentence {
     uint64_t batch; /* item of the batch */
@@ -72,7 +74,8 @@ static void copy_sentence(const char *list, uint64_t b, char *text, size_t size)
 static uint64_t tokens_of(const vkmha_problem *problem, uint64_t b)
 {
     const vkmha_plan_params *plan = &problem->plan;
-    uint64_t count = plan->has_key_lengths ? (uint64_t)problem->inputs.key_lengths[b] : plan->key_len;
+    uint64_t count =
+        plan->has_key_lengths ? (uint64_t)problem->inputs.key_lengths[b] : plan->key_len;
     while (plan->has_attend_keys && count > 0 &&
            !problem->inputs.attend_keys[b * plan->key_len + count - 1]) {
         count--;
@@ -103,7 +106,7 @@ static void find_longest(const vkmha_case *loaded, sentence *longest)
     }
 }
 
-/* ---- Showing -------------------------------------------------------------------------------------- */
+/* ---- Showing ------------------------------------------------------------------------------- */
 
 static void show_attention(const vkmha_case *loaded, const double *weights, cJSON *document)
 {
@@ -122,12 +125,14 @@ static void show_attention(const vkmha_case *loaded, const double *weights, cJSO
         cJSON_AddStringToObject(document, "attention_from", "CPU reference");
         heads = cJSON_AddArrayToObject(document, "strongest_attention");
     } else {
-        printf("\nstrongest attention of each head (weights of the CPU reference), longest sentence:\n"
-               "  \"%s\"\n",
-               longest.text);
+        printf(
+            "\nstrongest attention of each head (weights of the CPU reference), longest sentence:\n"
+            "  \"%s\"\n",
+            longest.text);
     }
     for (uint64_t h = 0; h < num_heads; h++) {
-        const double *head = weights + (longest.batch * num_heads + h) * plan->query_len * plan->key_len;
+        const double *head =
+            weights + (longest.batch * num_heads + h) * plan->query_len * plan->key_len;
         uint64_t query = 0;
         uint64_t key = 0;
         for (uint64_t i = 0; i < num_queries; i++) {
@@ -192,12 +197,13 @@ static void show_errors(const vkmha_verdict *verdict, cJSON *document)
         } else {
             printf("  %-36s largest error %.2e, %5.1f %% of its %s%s\n", judgement->stage,
                    comparison->max_abs, 100.0 * comparison->max_ratio,
-                   judgement->is_bound ? "bound" : "tolerance", comparison->passed ? "" : "  FAILED");
+                   judgement->is_bound ? "bound" : "tolerance",
+                   comparison->passed ? "" : "  FAILED");
         }
     }
 }
 
-/* ---- The command ---------------------------------------------------------------------------------- */
+/* ---- The command --------------------------------------------------------------------------- */
 
 static vkmha_status load_demo(const char *path, vkmha_case *loaded, vkmha_error *error)
 {
@@ -212,16 +218,16 @@ static vkmha_status load_demo(const char *path, vkmha_case *loaded, vkmha_error 
     return status;
 }
 
-static double *reference_weights(const vkmha_problem *problem, vkmha_pool *pool, vkmha_status *status,
-                                 vkmha_error *error)
+static double *reference_weights(const vkmha_problem *problem, vkmha_pool *pool,
+                                 vkmha_status *status, vkmha_error *error)
 {
     const vkmha_plan_params *plan = &problem->plan;
     double *weights = vkmha_pool_allocate(
         pool, plan->batch_size * problem->layer.num_heads * plan->query_len * plan->key_len,
         sizeof(double));
     const vkmha_reference_outputs outputs = {.weights = weights};
-    *status = weights ? vkmha_reference_run(&problem->layer, plan, &problem->inputs, NULL, NULL, &outputs,
-                                            error)
+    *status = weights ? vkmha_reference_run(&problem->layer, plan, &problem->inputs, NULL, NULL,
+                                            &outputs, error)
                       : vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
     return weights;
 }

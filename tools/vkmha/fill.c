@@ -36,9 +36,10 @@ static float *draw_tensor(filler *fill, uint64_t count)
     return values;
 }
 
-/* ---- Weights -------------------------------------------------------------------------------------- */
+/* ---- Weights ------------------------------------------------------------------------------- */
 
-/* Values here have at most 8 significant bits and small exponents, so both 16-bit types hold them. */
+/* Values here have at most 8 significant bits and small exponents, so both 16-bit types hold them.
+ */
 static void store_element(void *data, vkmha_type type, uint64_t index, float value)
 {
     uint32_t bits;
@@ -63,7 +64,8 @@ static void store_element(void *data, vkmha_type type, uint64_t index, float val
 
 static vkmha_type draw_type(filler *fill)
 {
-    static const vkmha_type types[] = {VKMHA_TYPE_F32, VKMHA_TYPE_F32, VKMHA_TYPE_F16, VKMHA_TYPE_BF16};
+    static const vkmha_type types[] = {VKMHA_TYPE_F32, VKMHA_TYPE_F32, VKMHA_TYPE_F16,
+                                       VKMHA_TYPE_BF16};
     const vkmha_type type =
         types[vkmha_random_below(fill->random, sizeof(types) / sizeof(types[0]))];
     if (type != VKMHA_TYPE_F32) {
@@ -128,7 +130,7 @@ static void draw_weights(filler *fill)
     layer->b_o = draw_vector(fill, sizes.output_dim);
 }
 
-/* ---- Masks ---------------------------------------------------------------------------------------- */
+/* ---- Masks --------------------------------------------------------------------------------- */
 
 /* One row of the mask gets one value. */
 static void draw_mask_row(filler *fill, float *additive, uint8_t *attend, float value)
@@ -203,7 +205,7 @@ static void draw_keys_mask(filler *fill)
     }
 }
 
-/* ---- Inputs --------------------------------------------------------------------------------------- */
+/* ---- Inputs -------------------------------------------------------------------------------- */
 
 /* The floats of position j of batch b, in every head. */
 typedef struct rows_of_position {
@@ -213,8 +215,8 @@ typedef struct rows_of_position {
     uint64_t features;
 } rows_of_position;
 
-static rows_of_position locate(const vkmha_problem *problem, uint64_t b, uint64_t j, uint64_t length,
-                               uint64_t heads, uint64_t features)
+static rows_of_position locate(const vkmha_problem *problem, uint64_t b, uint64_t j,
+                               uint64_t length, uint64_t heads, uint64_t features)
 {
     if (!problem->layer.attention_only) {
         return (rows_of_position){(b * length + j) * features, 0, 1, features};
@@ -251,8 +253,11 @@ static void poison(filler *fill, float *key, float *value)
     const vkmha_problem *problem = &fill->shape->problem;
     const vkmha_plan_params *plan = &problem->plan;
     const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
-    /* Projected junk must not overflow fp32, where the reference's double does not, nor leave exact integers. */
-    const float junk = problem->layer.attention_only ? 3.0e38f : 1.0e3f;
+    /*
+     * Junk that is projected, or a query itself, must not overflow fp32, where the reference's
+     * double does not, nor leave exact integers.
+     */
+    const float junk = problem->layer.attention_only && !plan->key_is_query ? 3.0e38f : 1.0e3f;
     const float values[] = {NAN, NAN, INFINITY, -INFINITY, junk};
     for (uint64_t b = 0; b < plan->batch_size; b++) {
         for (uint64_t j = 0; j < plan->key_len; j++) {
@@ -261,8 +266,8 @@ static void poison(filler *fill, float *key, float *value)
             }
             const float bad =
                 values[vkmha_random_below(fill->random, sizeof(values) / sizeof(values[0]))];
-            set_position(key,
-                         locate(problem, b, j, plan->key_len, sizes.num_kv_heads, sizes.key_dim), bad);
+            set_position(
+                key, locate(problem, b, j, plan->key_len, sizes.num_kv_heads, sizes.key_dim), bad);
             if (value) {
                 set_position(
                     value,
@@ -303,8 +308,7 @@ static void draw_inputs(filler *fill)
     const vkmha_plan_params *plan = &problem->plan;
     const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
     float *query = draw_tensor(fill, sizes.query_rows * sizes.query_dim);
-    float *key =
-        plan->key_is_query ? query : draw_tensor(fill, sizes.key_rows * sizes.key_dim);
+    float *key = plan->key_is_query ? query : draw_tensor(fill, sizes.key_rows * sizes.key_dim);
     float *value = plan->value_is_key ? NULL : draw_tensor(fill, sizes.key_rows * sizes.value_dim);
     if (!fill->has_memory) {
         return;

@@ -11,14 +11,14 @@ enum {
     SAME_PERCENT = 25, /* shapes that are run a second way */
 };
 
-/* ---- Probes --------------------------------------------------------------------------------------- */
+/* ---- Probes -------------------------------------------------------------------------------- */
 
 /*
- * Scale 0 and a power of two of keys, all seen: each feature is the mean of its values, which are integers. All weights
- * are one number, so only it and one division may round.
+ * Scale 0 and a power of two of keys, all seen: each feature is the mean of its values, which are
+ * integers. All weights are one number, so only it and one division may round.
  */
-static vkmha_status verify_uniform(const vkmha_problem *stage, const float *attention, vkmha_pool *pool,
-                                   vkmha_verdict *verdict, vkmha_error *error)
+static vkmha_status verify_uniform(const vkmha_problem *stage, const float *attention,
+                                   vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error)
 {
     const vkmha_problem_sizes sizes = vkmha_problem_measure(stage);
     const vkmha_plan_params *plan = &stage->plan;
@@ -53,11 +53,10 @@ static vkmha_status verify_uniform(const vkmha_problem *stage, const float *atte
         expected[e] = sum / (double)plan->key_len;
         bound[e] = ldexp(16.0, -24) * largest;
     }
-    const vkmha_axes axes = is_heads_first
-                                ? (vkmha_axes){{plan->batch_size, heads, plan->query_len,
-                                                sizes.v_head_dim}, "bhid"}
-                                : (vkmha_axes){{plan->batch_size, plan->query_len, heads,
-                                                sizes.v_head_dim}, "bihd"};
+    const vkmha_axes axes =
+        is_heads_first
+            ? (vkmha_axes){{plan->batch_size, heads, plan->query_len, sizes.v_head_dim}, "bhid"}
+            : (vkmha_axes){{plan->batch_size, plan->query_len, heads, sizes.v_head_dim}, "bihd"};
     vkmha_judge(verdict, "attention, exact mean", axes, got, expected, bound, false);
     return VKMHA_OK;
 }
@@ -83,13 +82,13 @@ static vkmha_status verify_probes(const vkmha_shape *shape, const vkmha_results 
     if (status == VKMHA_OK && is_uniform) {
         const vkmha_problem stage =
             has_projections ? vkmha_attention_problem(problem, results) : *problem;
-        status = verify_uniform(&stage, has_projections ? results->attention : results->output, pool,
-                                verdict, error);
+        status = verify_uniform(&stage, has_projections ? results->attention : results->output,
+                                pool, verdict, error);
     }
     return status;
 }
 
-/* ---- One shape ------------------------------------------------------------------------------------ */
+/* ---- One shape ----------------------------------------------------------------------------- */
 
 typedef struct grid_run {
     const char *project;
@@ -110,7 +109,8 @@ static vkmha_status make_trial(const vkmha_check_options *options, vkmha_random 
     for (uint64_t i = 0; i < attentions->count && status == VKMHA_ERROR_UNSUPPORTED; i++) {
         run->project = has_projections ? projects->names[(project + i) % projects->count] : NULL;
         run->attention = attentions->names[(attention + i) % attentions->count];
-        status = vkmha_trial_create(options->device, problem, run->project, run->attention, trial, error);
+        status = vkmha_trial_create(options->device, problem, run->project, run->attention, trial,
+                                    error);
         const bool is_unfit = status == VKMHA_ERROR_UNSUPPORTED;
         vkmha_report_row(report, run->project, is_unfit);
         vkmha_report_row(report, run->attention, is_unfit);
@@ -118,8 +118,9 @@ static vkmha_status make_trial(const vkmha_check_options *options, vkmha_random 
     return status;
 }
 
-static void report_shape(const vkmha_check_options *options, uint64_t seed, const vkmha_shape *shape,
-                         const grid_run *run, const char *what, vkmha_report *report)
+static void report_shape(const vkmha_check_options *options, uint64_t seed,
+                         const vkmha_shape *shape, const grid_run *run, const char *what,
+                         vkmha_report *report)
 {
     char sizes[320];
     char subject[400];
@@ -132,8 +133,8 @@ static void report_shape(const vkmha_check_options *options, uint64_t seed, cons
              run->project && run->attention ? " + " : "", run->attention ? run->attention : "");
     vkmha_kernel_arguments(run->project, run->attention, arguments, sizeof(arguments));
     const char *device = options->device_choice;
-    snprintf(repeat, sizeof(repeat), "vkmha check --grid --shape-seed 0x%016" PRIx64 "%s%s%s%s", seed,
-             device ? " --device '" : "", device ? device : "", device ? "'" : "", arguments);
+    snprintf(repeat, sizeof(repeat), "vkmha check --grid --shape-seed 0x%016" PRIx64 "%s%s%s%s",
+             seed, device ? " --device '" : "", device ? device : "", device ? "'" : "", arguments);
     vkmha_report_failure(report, subject, kernels, what, repeat);
 }
 
@@ -185,7 +186,7 @@ static void run_shape(const vkmha_check_options *options, uint64_t seed, vkmha_r
     vkmha_shape_finish(&shape);
 }
 
-/* ---- The grid ------------------------------------------------------------------------------------- */
+/* ---- The grid ------------------------------------------------------------------------------ */
 
 static void tell_counts(const uint64_t *counts, uint64_t num_shapes, uint64_t seed, cJSON *document)
 {

@@ -3,16 +3,16 @@
 
 #include <inttypes.h>
 
-static const char usage[] =
-    "usage: vkmha info [--device D] [--json]\n"
-    "\n"
-    "Lists the devices, what the planner knows of each, and the kernel rows: which are usable, which are\n"
-    "chosen for usual shapes, and why the others are not usable.\n"
-    "\n"
-    "  --device D  only this one: an index or a part of a name\n"
-    "  --json      the same as JSON\n"
-    "\n"
-    "example: vkmha info --json\n";
+static const char usage[] = "usage: vkmha info [--device D] [--json]\n"
+                            "\n"
+                            "Lists the devices, what the planner knows of each, and the kernel "
+                            "rows: which are usable, which are\n"
+                            "chosen for usual shapes, and why the others are not usable.\n"
+                            "\n"
+                            "  --device D  only this one: an index or a part of a name\n"
+                            "  --json      the same as JSON\n"
+                            "\n"
+                            "example: vkmha info --json\n";
 
 /* A limit's name and value, for text and JSON. */
 typedef struct limit_line {
@@ -113,7 +113,8 @@ static bool show_device(const char *title, const vkmha_device_params *params, cJ
         cJSON *document = cJSON_CreateObject();
         cJSON_AddStringToObject(document, "name", status == VKMHA_OK ? info.name : title);
         if (status == VKMHA_OK) {
-            cJSON_AddStringToObject(document, "type", vkmha_device_type_name(info.limits.device_type));
+            cJSON_AddStringToObject(document, "type",
+                                    vkmha_device_type_name(info.limits.device_type));
             fill_device(document, device, &info);
         } else {
             cJSON_AddStringToObject(document, "error", error.message);

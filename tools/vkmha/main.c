@@ -25,8 +25,9 @@ int main(int argc, char **argv)
         const char *name;
         int (*run)(int argc, char **argv);
     } commands[] = {
-        {"info", vkmha_command_info},   {"run", vkmha_command_run},   {"check", vkmha_command_check},
-        {"bench", vkmha_command_bench}, {"demo", vkmha_command_demo},
+        {"info", vkmha_command_info},   {"run", vkmha_command_run},
+        {"check", vkmha_command_check}, {"bench", vkmha_command_bench},
+        {"demo", vkmha_command_demo},
     };
     if (argc < 2) {
         fputs(usage, stderr);

@@ -52,7 +52,7 @@ const char *vkmha_skip_name(vkmha_skip skip)
         [VKMHA_SKIP_ZERO_ATTN] = "zero_attn",
         [VKMHA_SKIP_HEAD_MASK] = "head_mask",
         [VKMHA_SKIP_PAST] = "past",
-        [VKMHA_SKIP_PRESENT] = "output present",
+        [VKMHA_SKIP_PRESENT] = "present",
         [VKMHA_SKIP_WEIGHTS] = "output weights",
         [VKMHA_SKIP_WEIGHTS_AVG] = "output weights_avg",
         [VKMHA_SKIP_SCORES] = "output scores",

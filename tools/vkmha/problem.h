@@ -17,7 +17,8 @@ typedef struct vkmha_problem {
 typedef struct vkmha_problem_sizes {
     uint64_t num_kv_heads;
     uint64_t v_head_dim;
-    uint64_t key_dim; /* features of one position of each input; heads * head dim where attention_only */
+    uint64_t
+        key_dim; /* features of one position of each input; heads * head dim where attention_only */
     uint64_t value_dim;
     uint64_t query_dim;
     uint64_t output_dim;
@@ -62,7 +63,8 @@ typedef struct vkmha_case {
     const char *name;
     const char *sentences; /* separated by " | "; NULL: none */
     vkmha_problem problem;
-    uint32_t option_skips; /* bits of vkmha_skip: options; where not 0, `problem` is not filled in */
+    uint32_t
+        option_skips; /* bits of vkmha_skip: options; where not 0, `problem` is not filled in */
     uint32_t output_skips; /* bits of vkmha_skip: outputs */
     const float *expected; /* the output; NULL: not listed */
     double tolerance;
@@ -74,10 +76,11 @@ typedef struct vkmha_case {
 } vkmha_case;
 
 /*
- * Loads a case. *is_case is false where the file is a sound file but no case; `loaded` is empty then.
- * Errors: FILE (names file and field), OUT_OF_MEMORY. On failure `loaded` is empty.
+ * Loads a case. *is_case is false where the file is a sound file but no case; `loaded` is empty
+ * then. Errors: FILE (names file and field), OUT_OF_MEMORY. On failure `loaded` is empty.
  */
-vkmha_status vkmha_case_load(const char *path, vkmha_case *loaded, bool *is_case, vkmha_error *error);
+vkmha_status vkmha_case_load(const char *path, vkmha_case *loaded, bool *is_case,
+                             vkmha_error *error);
 void vkmha_case_finish(vkmha_case *loaded);
 
 #endif

@@ -24,8 +24,8 @@ void vkmha_report_row(vkmha_report *report, const char *name, bool is_unfit)
     }
 }
 
-void vkmha_report_failure(vkmha_report *report, const char *subject, const char *kernels, const char *what,
-                          const char *repeat)
+void vkmha_report_failure(vkmha_report *report, const char *subject, const char *kernels,
+                          const char *what, const char *repeat)
 {
     if (report->is_json) {
         cJSON *failure = cJSON_CreateObject();
@@ -35,8 +35,8 @@ void vkmha_report_failure(vkmha_report *report, const char *subject, const char 
         cJSON_AddStringToObject(failure, "repeat", repeat);
         cJSON_AddItemToArray(report->failures, failure);
     } else {
-        printf("FAILED %s%s%s: %s; repeat: %s\n", subject, kernels[0] ? ", kernels " : "", kernels, what,
-               repeat);
+        printf("FAILED %s%s%s: %s; repeat: %s\n", subject, kernels[0] ? ", kernels " : "", kernels,
+               what, repeat);
         fflush(stdout);
     }
 }

@@ -41,8 +41,8 @@ typedef struct vkmha_report {
 void vkmha_report_row(vkmha_report *report, const char *name, bool is_unfit);
 
 /* Prints and keeps one failure. subject: "case x"; repeat: the command. */
-void vkmha_report_failure(vkmha_report *report, const char *subject, const char *kernels, const char *what,
-                          const char *repeat);
+void vkmha_report_failure(vkmha_report *report, const char *subject, const char *kernels,
+                          const char *what, const char *repeat);
 
 /* Runs the case files and folders of `paths`. Returns false after an error line of wrong use. */
 bool vkmha_check_cases(const vkmha_check_options *options, char **paths, int num_paths,

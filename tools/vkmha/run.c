@@ -9,7 +9,8 @@ static const char usage[] =
     "                 [--num-heads N] [--num-kv-heads N] [--head-dim N]\n"
     "                 [--causal top_left|bottom_right] [--device D] [--json]\n"
     "\n"
-    "Runs one attention layer of a checkpoint. Inputs are .npy or .safetensors, [seq, features] or\n"
+    "Runs one attention layer of a checkpoint. Inputs are .npy or .safetensors, [seq, features] "
+    "or\n"
     "[batch, seq, features]; the output is shaped alike and appears whole or not at all.\n"
     "\n"
     "  --weights F       safetensors, or the index.json of a sharded checkpoint\n"
@@ -66,8 +67,8 @@ static vkmha_status find_input(const vkmha_file *file, const char *path, const c
     return VKMHA_OK;
 }
 
-static vkmha_status load_sequence(const char *path, const char *role, vkmha_pool *pool, sequence *loaded,
-                                  vkmha_error *error)
+static vkmha_status load_sequence(const char *path, const char *role, vkmha_pool *pool,
+                                  sequence *loaded, vkmha_error *error)
 {
     vkmha_file *file = NULL;
     const vkmha_tensor *tensor = NULL;
@@ -77,8 +78,9 @@ static vkmha_status load_sequence(const char *path, const char *role, vkmha_pool
     }
     if (status == VKMHA_OK) {
         float *values = vkmha_pool_allocate(pool, tensor->count, sizeof(float));
-        status = values ? vkmha_tensor_to_f32(tensor, values, error)
-                        : vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
+        status = values
+                     ? vkmha_tensor_to_f32(tensor, values, error)
+                     : vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
         const uint64_t *dims = tensor->dims + (tensor->num_dims - 2);
         *loaded = (sequence){
             .values = values,
@@ -99,11 +101,13 @@ static vkmha_status require_equal(const char *path, const char *what, uint64_t g
         return VKMHA_OK;
     }
     return vkmha_tool_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                           "%s: %s %" PRIu64 " differs from %s %" PRIu64, path, what, got, rule, needed);
+                           "%s: %s %" PRIu64 " differs from %s %" PRIu64, path, what, got, rule,
+                           needed);
 }
 
-static vkmha_status load_problem(const run_options *options, const vkmha_file *weights, vkmha_pool *pool,
-                                 vkmha_problem *problem, uint32_t *num_dims, vkmha_error *error)
+static vkmha_status load_problem(const run_options *options, const vkmha_file *weights,
+                                 vkmha_pool *pool, vkmha_problem *problem, uint32_t *num_dims,
+                                 vkmha_error *error)
 {
     *problem = (vkmha_problem){0};
     sequence query = {0};
@@ -187,7 +191,8 @@ static int tell(const run_options *options, const vkmha_device *device, const vk
                 cJSON_AddNumberToObject(stage, "ns", (double)results->stage_ns[i]);
             }
         } else if (trial->has_times) {
-            printf("%-10s %-28s %10.3f ms\n", stages[i], kernel, 1e-6 * (double)results->stage_ns[i]);
+            printf("%-10s %-28s %10.3f ms\n", stages[i], kernel,
+                   1e-6 * (double)results->stage_ns[i]);
         } else {
             printf("%-10s %s\n", stages[i], kernel);
         }
@@ -261,7 +266,19 @@ static bool parse_count(const char *option, uint32_t *count)
 
 int vkmha_command_run(int argc, char **argv)
 {
-    enum { WEIGHTS = 256, PREFIX, INPUT, KEY, VALUE, HEADS, KV_HEADS, HEAD_DIM, CAUSAL, DEVICE, JSON };
+    enum {
+        WEIGHTS = 256,
+        PREFIX,
+        INPUT,
+        KEY,
+        VALUE,
+        HEADS,
+        KV_HEADS,
+        HEAD_DIM,
+        CAUSAL,
+        DEVICE,
+        JSON
+    };
     static const struct option known[] = {
         {"weights", required_argument, NULL, WEIGHTS},
         {"prefix", required_argument, NULL, PREFIX},

@@ -34,7 +34,8 @@ static vkmha_problem batch_item(const vkmha_problem *problem, uint64_t b)
         const uint64_t size = plan->mask == VKMHA_MASK_ADDITIVE ? sizeof(float) : 1;
         const uint64_t *dims = plan->mask_dims;
         item.plan.mask_dims[0] = 1;
-        item.inputs.mask = (const char *)problem->inputs.mask + b * dims[1] * dims[2] * dims[3] * size;
+        item.inputs.mask =
+            (const char *)problem->inputs.mask + b * dims[1] * dims[2] * dims[3] * size;
     }
     if (plan->has_attend_keys) {
         item.inputs.attend_keys += b * plan->key_len;
@@ -46,8 +47,8 @@ static vkmha_problem batch_item(const vkmha_problem *problem, uint64_t b)
 }
 
 /* `blocks` runs of `length` floats, each followed by `extra` NaN. */
-static const float *pad_blocks(const float *values, uint64_t blocks, uint64_t length, uint64_t extra,
-                               vkmha_pool *pool)
+static const float *pad_blocks(const float *values, uint64_t blocks, uint64_t length,
+                               uint64_t extra, vkmha_pool *pool)
 {
     float *padded = vkmha_pool_allocate(pool, blocks * (length + extra), sizeof(float));
     for (uint64_t i = 0; padded && i < blocks; i++) {
@@ -88,8 +89,8 @@ static vkmha_status pad_keys(const vkmha_problem *problem, uint64_t extra, vkmha
     padded->inputs.key_lengths = lengths;
     padded->inputs.key =
         pad_blocks(problem->inputs.key, batch * heads, key_len * key_row, extra * key_row, pool);
-    padded->inputs.value =
-        pad_blocks(problem->inputs.value, batch * heads, key_len * value_row, extra * value_row, pool);
+    padded->inputs.value = pad_blocks(problem->inputs.value, batch * heads, key_len * value_row,
+                                      extra * value_row, pool);
     if (!lengths || !padded->inputs.key || !padded->inputs.value) {
         return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
     }

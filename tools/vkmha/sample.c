@@ -26,14 +26,15 @@ static float *gather(const float *values, uint64_t blocks, uint64_t rows, uint64
     for (uint64_t block = 0; gathered && block < blocks; block++) {
         for (uint64_t i = 0; i < count; i++) {
             const float *row = values + (block * rows + spread(i, count, rows)) * features;
-            memcpy(gathered + (block * count + i) * features, row, (size_t)features * sizeof(float));
+            memcpy(gathered + (block * count + i) * features, row,
+                   (size_t)features * sizeof(float));
         }
     }
     return gathered;
 }
 
-static vkmha_status sample_projection(const vkmha_projection *whole, uint64_t chain, vkmha_pool *pool,
-                                      vkmha_verdict *verdict, vkmha_error *error)
+static vkmha_status sample_projection(const vkmha_projection *whole, uint64_t chain,
+                                      vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error)
 {
     const uint64_t rows = smaller(whole->rows, VKMHA_SAMPLE_ROWS);
     const vkmha_projection part = {
@@ -51,7 +52,8 @@ static vkmha_status sample_projection(const vkmha_projection *whole, uint64_t ch
     return vkmha_verify_projection(&part, chain, false, pool, verdict, error);
 }
 
-/* What the causal order allows the sampled queries, as a mask: they no longer stand where they stood. */
+/* What the causal order allows the sampled queries, as a mask: they no longer stand where they
+ * stood. */
 static const void *causal_mask(const vkmha_plan_params *plan, uint64_t queries, vkmha_pool *pool)
 {
     uint8_t *mask = vkmha_pool_allocate(pool, queries * plan->key_len, 1);
@@ -96,8 +98,8 @@ static vkmha_status sample_attention(const vkmha_problem *problem, const vkmha_c
 }
 
 vkmha_status vkmha_verify_sample(const vkmha_problem *problem, const vkmha_trial *trial,
-                                 const vkmha_results *results, vkmha_pool *pool, vkmha_verdict *verdict,
-                                 vkmha_error *error)
+                                 const vkmha_results *results, vkmha_pool *pool,
+                                 vkmha_verdict *verdict, vkmha_error *error)
 {
     const vkmha_chains *chains = &trial->info.chains;
     *verdict = (vkmha_verdict){0};
@@ -109,8 +111,8 @@ vkmha_status vkmha_verify_sample(const vkmha_problem *problem, const vkmha_trial
     vkmha_status status = VKMHA_OK;
     for (uint32_t i = 0; status == VKMHA_OK && i < VKMHA_NUM_PROJECTIONS; i++) {
         const bool is_output = i + 1 == VKMHA_NUM_PROJECTIONS;
-        status = sample_projection(&projections[i], is_output ? chains->output : chains->project, pool,
-                                   verdict, error);
+        status = sample_projection(&projections[i], is_output ? chains->output : chains->project,
+                                   pool, verdict, error);
     }
     if (status == VKMHA_OK) {
         status = sample_attention(problem, chains, results, pool, verdict, error);

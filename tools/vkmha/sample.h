@@ -10,11 +10,11 @@ enum {
 };
 
 /*
- * As vkmha_verify's stages, on the rows above: a sampled query sees all of its keys, so each judged element is judged in
- * full. The problem has projections and no mask but causal.
+ * As vkmha_verify's stages, on the rows above: a sampled query sees all of its keys, so each judged
+ * element is judged in full. The problem has projections and no mask but causal.
  */
 vkmha_status vkmha_verify_sample(const vkmha_problem *problem, const vkmha_trial *trial,
-                                 const vkmha_results *results, vkmha_pool *pool, vkmha_verdict *verdict,
-                                 vkmha_error *error);
+                                 const vkmha_results *results, vkmha_pool *pool,
+                                 vkmha_verdict *verdict, vkmha_error *error);
 
 #endif

@@ -4,7 +4,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* ---- Random numbers ------------------------------------------------------------------------------- */
+/* ---- Random numbers ------------------------------------------------------------------------ */
 
 uint64_t vkmha_random_next(vkmha_random *random)
 {
@@ -25,12 +25,13 @@ bool vkmha_random_chance(vkmha_random *random, uint32_t percent)
     return vkmha_random_below(random, 100) < percent;
 }
 
-/* ---- Sizes ---------------------------------------------------------------------------------------- */
+/* ---- Sizes --------------------------------------------------------------------------------- */
 
 enum {
     MAX_WORK = 1200000, /* multiply-adds of a shape: a few ms in the reference */
     LONG_KEYS = 1023,
-    SMALL_HEAD = 64, /* wider heads and odd ones take few masks: each combination is one more pipeline */
+    SMALL_HEAD =
+        64, /* wider heads and odd ones take few masks: each combination is one more pipeline */
 };
 
 static uint64_t draw_length(vkmha_random *random)
@@ -85,24 +86,27 @@ static void draw_layer(vkmha_random *random, vkmha_layer_params *layer)
     static const uint32_t groups[] = {1, 1, 1, 2, 3, 4};
     layer->attention_only = vkmha_random_chance(random, 50);
     layer->num_kv_heads = 1 + (uint32_t)vkmha_random_below(random, 4);
-    layer->num_heads =
-        layer->num_kv_heads * groups[vkmha_random_below(random, sizeof(groups) / sizeof(groups[0]))];
+    layer->num_heads = layer->num_kv_heads *
+                       groups[vkmha_random_below(random, sizeof(groups) / sizeof(groups[0]))];
     layer->head_dim = draw_head_dim(random);
     layer->v_head_dim = vkmha_random_chance(random, 70) ? layer->head_dim : draw_head_dim(random);
     if (!layer->attention_only) {
         layer->embed_dim = draw_features(random);
         layer->key_dim = vkmha_random_chance(random, 60) ? layer->embed_dim : draw_features(random);
         layer->value_dim = vkmha_random_chance(random, 60) ? layer->key_dim : draw_features(random);
-        layer->output_dim = vkmha_random_chance(random, 60) ? layer->embed_dim : draw_features(random);
+        layer->output_dim =
+            vkmha_random_chance(random, 60) ? layer->embed_dim : draw_features(random);
     }
 }
 
-static void draw_lengths(vkmha_random *random, const vkmha_layer_params *layer, vkmha_plan_params *plan)
+static void draw_lengths(vkmha_random *random, const vkmha_layer_params *layer,
+                         vkmha_plan_params *plan)
 {
     static const uint64_t batches[] = {1, 1, 1, 1, 1, 2, 2, 2, 3, 5};
-    plan->batch_size = vkmha_random_chance(random, 1)
-                           ? 0
-                           : batches[vkmha_random_below(random, sizeof(batches) / sizeof(batches[0]))];
+    plan->batch_size =
+        vkmha_random_chance(random, 1)
+            ? 0
+            : batches[vkmha_random_below(random, sizeof(batches) / sizeof(batches[0]))];
     plan->query_len = draw_length(random);
     plan->key_len = draw_length(random);
     const bool same_key = layer->attention_only ? layer->num_kv_heads == layer->num_heads
@@ -173,15 +177,16 @@ static void shrink(vkmha_random *random, vkmha_problem *problem)
     }
 }
 
-/* ---- Options -------------------------------------------------------------------------------------- */
+/* ---- Options ------------------------------------------------------------------------------- */
 
 static void draw_mask_dims(vkmha_random *random, vkmha_shape *shape)
 {
     vkmha_plan_params *plan = &shape->problem.plan;
     const uint64_t full[4] = {plan->batch_size, shape->problem.layer.num_heads, plan->query_len,
                               plan->key_len};
-    static const vkmha_feature broadcasts[4] = {VKMHA_FEATURE_MASK_NO_BATCH, VKMHA_FEATURE_MASK_NO_HEAD,
-                                                VKMHA_FEATURE_MASK_NO_QUERY, VKMHA_FEATURE_MASK_NO_KEY};
+    static const vkmha_feature broadcasts[4] = {
+        VKMHA_FEATURE_MASK_NO_BATCH, VKMHA_FEATURE_MASK_NO_HEAD, VKMHA_FEATURE_MASK_NO_QUERY,
+        VKMHA_FEATURE_MASK_NO_KEY};
     static const uint32_t percent[4] = {50, 50, 25, 10};
     bool is_full = true;
     for (uint32_t axis = 0; axis < 4; axis++) {
@@ -203,8 +208,8 @@ static void draw_masks(vkmha_random *random, vkmha_shape *shape)
     vkmha_plan_params *plan = &shape->problem.plan;
     const bool is_odd = layer->attention_only && (layer->head_dim % 4 || layer->v_head_dim % 4);
     if (is_odd || layer->v_head_dim > SMALL_HEAD) {
-        const bool is_masked = vkmha_random_chance(random, 40) &&
-                               !(is_odd && layer->v_head_dim > SMALL_HEAD);
+        const bool is_masked =
+            vkmha_random_chance(random, 40) && !(is_odd && layer->v_head_dim > SMALL_HEAD);
         plan->mask = is_masked ? VKMHA_MASK_ADDITIVE : VKMHA_MASK_NONE;
         plan->has_attend_keys = is_masked;
     } else {
@@ -214,8 +219,8 @@ static void draw_masks(vkmha_random *random, vkmha_shape *shape)
         plan->has_attend_keys = vkmha_random_chance(random, 30);
     }
     plan->has_key_lengths = vkmha_random_chance(random, 30);
-    static const vkmha_causal causals[] = {VKMHA_CAUSAL_NONE, VKMHA_CAUSAL_NONE, VKMHA_CAUSAL_TOP_LEFT,
-                                           VKMHA_CAUSAL_BOTTOM_RIGHT};
+    static const vkmha_causal causals[] = {VKMHA_CAUSAL_NONE, VKMHA_CAUSAL_NONE,
+                                           VKMHA_CAUSAL_TOP_LEFT, VKMHA_CAUSAL_BOTTOM_RIGHT};
     plan->causal = causals[vkmha_random_below(random, sizeof(causals) / sizeof(causals[0]))];
     if (plan->mask != VKMHA_MASK_NONE) {
         draw_mask_dims(random, shape);
@@ -263,16 +268,15 @@ static void draw_probe(vkmha_random *random, vkmha_shape *shape)
         plan->has_attend_keys = false;
         plan->has_key_lengths = false;
         memset(plan->mask_dims, 0, sizeof(plan->mask_dims));
-        shape->features &= ~(UINT64_C(1) << VKMHA_FEATURE_LARGE_LOGITS |
-                             UINT64_C(1) << VKMHA_FEATURE_MASK_FULL |
-                             UINT64_C(1) << VKMHA_FEATURE_MASK_NO_BATCH |
-                             UINT64_C(1) << VKMHA_FEATURE_MASK_NO_HEAD |
-                             UINT64_C(1) << VKMHA_FEATURE_MASK_NO_QUERY |
-                             UINT64_C(1) << VKMHA_FEATURE_MASK_NO_KEY);
+        shape->features &= ~(
+            UINT64_C(1) << VKMHA_FEATURE_LARGE_LOGITS | UINT64_C(1) << VKMHA_FEATURE_MASK_FULL |
+            UINT64_C(1) << VKMHA_FEATURE_MASK_NO_BATCH | UINT64_C(1) << VKMHA_FEATURE_MASK_NO_HEAD |
+            UINT64_C(1) << VKMHA_FEATURE_MASK_NO_QUERY | UINT64_C(1) << VKMHA_FEATURE_MASK_NO_KEY);
     } else if (kind < 24 && layer->attention_only && !plan->value_is_key) {
         static const vkmha_feature probes[] = {VKMHA_FEATURE_ONE_HOT, VKMHA_FEATURE_INDEX_VALUES,
                                                VKMHA_FEATURE_CONSTANT_VALUES};
-        vkmha_shape_mark(shape, probes[vkmha_random_below(random, sizeof(probes) / sizeof(probes[0]))]);
+        vkmha_shape_mark(shape,
+                         probes[vkmha_random_below(random, sizeof(probes) / sizeof(probes[0]))]);
     }
 }
 
@@ -337,7 +341,7 @@ static void leave_defaults(vkmha_random *random, vkmha_layer_params *layer)
     layer->output_dim = layer->output_dim == layer->embed_dim ? 0 : layer->output_dim;
 }
 
-/* ---- Shapes --------------------------------------------------------------------------------------- */
+/* ---- Shapes -------------------------------------------------------------------------------- */
 
 vkmha_status vkmha_shape_create(uint64_t seed, vkmha_shape *shape, vkmha_error *error)
 {

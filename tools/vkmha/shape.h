@@ -4,7 +4,7 @@
 
 #include "problem.h"
 
-/* ---- Random numbers ------------------------------------------------------------------------------- */
+/* ---- Random numbers ------------------------------------------------------------------------ */
 
 typedef struct vkmha_random {
     uint64_t state;
@@ -19,7 +19,7 @@ uint64_t vkmha_random_below(vkmha_random *random, uint64_t count);
 /* True in `percent` of a hundred draws. */
 bool vkmha_random_chance(vkmha_random *random, uint32_t percent);
 
-/* ---- Shapes --------------------------------------------------------------------------------------- */
+/* ---- Shapes -------------------------------------------------------------------------------- */
 
 /* What a shape has; counted over a grid. (name, text) */
 #define VKMHA_FEATURES(X)                                                                          \

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* ---- Errors --------------------------------------------------------------------------------------- */
+/* ---- Errors -------------------------------------------------------------------------------- */
 
 int vkmha_tool_misuse(const char *format, ...)
 {
@@ -49,7 +49,7 @@ vkmha_status vkmha_tool_fail(vkmha_error *error, vkmha_status status, const char
     return status;
 }
 
-/* ---- Arguments ------------------------------------------------------------------------------------ */
+/* ---- Arguments ----------------------------------------------------------------------------- */
 
 int vkmha_next_option(int argc, char **argv, const char *shorts, const struct option *options)
 {
@@ -90,15 +90,15 @@ bool vkmha_parse_option(const char *option, const char *text, uint64_t min, uint
 {
     uint64_t parsed = 0;
     if (!vkmha_parse_number(text, max, &parsed) || parsed < min) {
-        vkmha_tool_misuse("%s \"%s\" is not a number from %" PRIu64 " to %" PRIu64, option, text, min,
-                          max);
+        vkmha_tool_misuse("%s \"%s\" is not a number from %" PRIu64 " to %" PRIu64, option, text,
+                          min, max);
         return false;
     }
     *value = parsed;
     return true;
 }
 
-/* ---- Time and progress ---------------------------------------------------------------------------- */
+/* ---- Time and progress --------------------------------------------------------------------- */
 
 double vkmha_seconds(void)
 {
@@ -143,7 +143,7 @@ void vkmha_progress_clear(vkmha_progress *progress)
     }
 }
 
-/* ---- Memory --------------------------------------------------------------------------------------- */
+/* ---- Memory -------------------------------------------------------------------------------- */
 
 struct vkmha_block {
     struct vkmha_block *next;
@@ -175,7 +175,7 @@ void vkmha_pool_finish(vkmha_pool *pool)
     pool->first = NULL;
 }
 
-/* ---- Devices -------------------------------------------------------------------------------------- */
+/* ---- Devices ------------------------------------------------------------------------------- */
 
 vkmha_status vkmha_open_device(const char *choice, vkmha_device **device, vkmha_error *error)
 {
@@ -277,7 +277,7 @@ void vkmha_kernel_arguments(const char *project, const char *attention, char *te
              attention ? " --kernel " : "", attention ? attention : "");
 }
 
-/* ---- JSON ----------------------------------------------------------------------------------------- */
+/* ---- JSON ---------------------------------------------------------------------------------- */
 
 int vkmha_print_json(cJSON *document, int code)
 {

@@ -25,7 +25,7 @@ int vkmha_command_check(int argc, char **argv);
 int vkmha_command_bench(int argc, char **argv);
 int vkmha_command_demo(int argc, char **argv);
 
-/* ---- Errors --------------------------------------------------------------------------------------- */
+/* ---- Errors -------------------------------------------------------------------------------- */
 
 #if defined(__GNUC__)
 #define VKMHA_FORMAT(text, first) __attribute__((format(printf, text, first)))
@@ -43,9 +43,10 @@ int vkmha_tool_report(const vkmha_error *error);
 vkmha_status vkmha_tool_fail(vkmha_error *error, vkmha_status status, const char *format, ...)
     VKMHA_FORMAT(3, 4);
 
-/* ---- Arguments ------------------------------------------------------------------------------------ */
+/* ---- Arguments ----------------------------------------------------------------------------- */
 
-/* As getopt_long, but -1 at the end and '?' after an error line of its own. `shorts` begins with ':'. */
+/* As getopt_long, but -1 at the end and '?' after an error line of its own. `shorts` begins with
+ * ':'. */
 int vkmha_next_option(int argc, char **argv, const char *shorts, const struct option *options);
 
 /* The whole text as a number of at most `max`; decimal, or hexadecimal after 0x. */
@@ -55,7 +56,7 @@ bool vkmha_parse_number(const char *text, uint64_t max, uint64_t *value);
 bool vkmha_parse_option(const char *option, const char *text, uint64_t min, uint64_t max,
                         uint64_t *value);
 
-/* ---- Time and progress ---------------------------------------------------------------------------- */
+/* ---- Time and progress --------------------------------------------------------------------- */
 
 double vkmha_seconds(void);
 
@@ -71,7 +72,7 @@ void vkmha_progress_start(vkmha_progress *progress);
 void vkmha_progress_show(vkmha_progress *progress, const char *what, uint64_t done, uint64_t total);
 void vkmha_progress_clear(vkmha_progress *progress);
 
-/* ---- Memory --------------------------------------------------------------------------------------- */
+/* ---- Memory -------------------------------------------------------------------------------- */
 
 /* Blocks that are released together. {0} is empty. */
 typedef struct vkmha_pool {
@@ -82,9 +83,10 @@ typedef struct vkmha_pool {
 void *vkmha_pool_allocate(vkmha_pool *pool, uint64_t count, uint64_t size);
 void vkmha_pool_finish(vkmha_pool *pool);
 
-/* ---- Devices -------------------------------------------------------------------------------------- */
+/* ---- Devices ------------------------------------------------------------------------------- */
 
-/* choice: an index, a part of a name, or NULL for the library's choice; a software device is allowed. */
+/* choice: an index, a part of a name, or NULL for the library's choice; a software device is
+ * allowed. */
 vkmha_status vkmha_open_device(const char *choice, vkmha_device **device, vkmha_error *error);
 
 const char *vkmha_device_type_name(vkmha_device_type type);
@@ -106,9 +108,9 @@ typedef struct vkmha_kernel_choice {
 } vkmha_kernel_choice;
 
 /*
- * forced: rows named by --kernel, num_forced of them; at most one of a kind. With one forced, the other kind is the
- * device's choice; with none, every usable row is listed.
- * Errors: INVALID_ARGUMENT (no such row), UNSUPPORTED (not usable here, and why).
+ * forced: rows named by --kernel, num_forced of them; at most one of a kind. With one forced, the
+ * other kind is the device's choice; with none, every usable row is listed. Errors:
+ * INVALID_ARGUMENT (no such row), UNSUPPORTED (not usable here, and why).
  */
 vkmha_status vkmha_choose_kernels(const vkmha_device *device, const char *const *forced,
                                   uint32_t num_forced, vkmha_kernel_choice *choice,
@@ -117,7 +119,7 @@ vkmha_status vkmha_choose_kernels(const vkmha_device *device, const char *const 
 /* The text of " --kernel A --kernel B" for a repeat command. */
 void vkmha_kernel_arguments(const char *project, const char *attention, char *text, size_t size);
 
-/* ---- JSON ----------------------------------------------------------------------------------------- */
+/* ---- JSON ---------------------------------------------------------------------------------- */
 
 /* Prints the document and frees it; returns `code`, or VKMHA_EXIT_MISUSE where memory was out. */
 int vkmha_print_json(cJSON *document, int code);

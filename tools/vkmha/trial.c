@@ -58,8 +58,9 @@ static bool has_guard(const float *values, uint64_t count)
     return true;
 }
 
-vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *problem, bool wants_stages,
-                             vkmha_pool *pool, vkmha_results *results, vkmha_error *error)
+vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *problem,
+                             bool wants_stages, vkmha_pool *pool, vkmha_results *results,
+                             vkmha_error *error)
 {
     const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
     *results = (vkmha_results){.output = allocate_output(pool, sizes.output)};

@@ -4,14 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Honest rounding errors are spread over their bound; a wrong kernel pushes many elements to it. Few elements, or
- * sums of one product, may lie near it by chance. */
+/* Honest rounding errors are spread over their bound; a wrong kernel pushes many elements to it.
+ * Few elements, or sums of one product, may lie near it by chance. */
 static const double max_rms_ratio = 0.5;
 enum {
     MIN_RMS_COUNT = 256,
 };
 
-/* ---- One tensor ----------------------------------------------------------------------------------- */
+/* ---- One tensor ---------------------------------------------------------------------------- */
 
 static uint64_t axes_count(const vkmha_axes *axes)
 {
@@ -32,16 +32,16 @@ static void describe_element(const vkmha_axes *axes, uint64_t index, char *text,
     }
     size_t length = 0;
     for (size_t i = 0; i < num_axes && length < size; i++) {
-        length += (size_t)snprintf(text + length, size - length, "%s%c %" PRIu64, i == 0 ? "[" : ", ",
-                                   axes->letters[i], place[i]);
+        length += (size_t)snprintf(text + length, size - length, "%s%c %" PRIu64,
+                                   i == 0 ? "[" : ", ", axes->letters[i], place[i]);
     }
     if (length < size) {
         snprintf(text + length, size - length, "]");
     }
 }
 
-void vkmha_judge(vkmha_verdict *verdict, const char *stage, vkmha_axes axes, float *got, double *expected,
-                 double *bound, bool is_bound)
+void vkmha_judge(vkmha_verdict *verdict, const char *stage, vkmha_axes axes, float *got,
+                 double *expected, double *bound, bool is_bound)
 {
     const uint64_t count = axes_count(&axes);
     for (uint64_t i = 0; i < count; i++) {
@@ -99,7 +99,7 @@ void vkmha_verdict_describe(const vkmha_verdict *verdict, char *text, size_t siz
     }
 }
 
-/* ---- Stages --------------------------------------------------------------------------------------- */
+/* ---- Stages -------------------------------------------------------------------------------- */
 
 typedef struct answer {
     float *got; /* a copy: judging may change it */
@@ -124,15 +124,17 @@ static vkmha_status prepare(const float *got, uint64_t count, vkmha_pool *pool, 
     return VKMHA_OK;
 }
 
-vkmha_status vkmha_verify_projection(const vkmha_projection *projection, uint64_t chain, bool is_exact,
-                                     vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error)
+vkmha_status vkmha_verify_projection(const vkmha_projection *projection, uint64_t chain,
+                                     bool is_exact, vkmha_pool *pool, vkmha_verdict *verdict,
+                                     vkmha_error *error)
 {
     const uint64_t count = projection->rows * projection->weight->rows;
     answer ready;
     vkmha_status status = prepare(projection->got, count, pool, &ready, error);
     if (status == VKMHA_OK) {
-        status = vkmha_reference_project(projection->input, projection->rows, projection->weight,
-                                         projection->bias, chain, ready.expected, ready.bound, error);
+        status =
+            vkmha_reference_project(projection->input, projection->rows, projection->weight,
+                                    projection->bias, chain, ready.expected, ready.bound, error);
     }
     if (status != VKMHA_OK) {
         return status;
@@ -140,8 +142,8 @@ vkmha_status vkmha_verify_projection(const vkmha_projection *projection, uint64_
     if (is_exact && count > 0) {
         memset(ready.bound, 0, (size_t)count * sizeof(double));
     }
-    vkmha_judge(verdict, projection->stage, projection->axes, ready.got, ready.expected, ready.bound,
-                !is_exact);
+    vkmha_judge(verdict, projection->stage, projection->axes, ready.got, ready.expected,
+                ready.bound, !is_exact);
     return VKMHA_OK;
 }
 
@@ -153,7 +155,8 @@ static vkmha_axes output_axes(const vkmha_problem *problem, const vkmha_problem_
         return (vkmha_axes){{plan->batch_size, plan->query_len, sizes->output_dim}, "bid"};
     }
     if (plan->layout == VKMHA_LAYOUT_BHSD) {
-        return (vkmha_axes){{plan->batch_size, num_heads, plan->query_len, sizes->v_head_dim}, "bhid"};
+        return (vkmha_axes){{plan->batch_size, num_heads, plan->query_len, sizes->v_head_dim},
+                            "bhid"};
     }
     return (vkmha_axes){{plan->batch_size, plan->query_len, num_heads, sizes->v_head_dim}, "bihd"};
 }
@@ -166,13 +169,14 @@ vkmha_status vkmha_verify_attention(const vkmha_problem *stage, const vkmha_chai
     answer ready;
     vkmha_status status = prepare(got, sizes.output, pool, &ready, error);
     if (status == VKMHA_OK) {
-        const vkmha_reference_outputs outputs = {.output = ready.expected, .output_bound = ready.bound};
-        status = vkmha_reference_run(&stage->layer, &stage->plan, &stage->inputs, chains, NULL, &outputs,
-                                     error);
+        const vkmha_reference_outputs outputs = {.output = ready.expected,
+                                                 .output_bound = ready.bound};
+        status = vkmha_reference_run(&stage->layer, &stage->plan, &stage->inputs, chains, NULL,
+                                     &outputs, error);
     }
     if (status == VKMHA_OK) {
-        vkmha_judge(verdict, name, output_axes(stage, &sizes), ready.got, ready.expected, ready.bound,
-                    true);
+        vkmha_judge(verdict, name, output_axes(stage, &sizes), ready.got, ready.expected,
+                    ready.bound, true);
     }
     return status;
 }
@@ -258,20 +262,22 @@ static vkmha_status verify_stages(const vkmha_problem *problem, const vkmha_chai
     vkmha_projections_of(problem, results, projections);
     vkmha_status status = VKMHA_OK;
     for (uint32_t i = 0; status == VKMHA_OK && i < 3; i++) {
-        status = vkmha_verify_projection(&projections[i], chains->project, false, pool, verdict, error);
+        status =
+            vkmha_verify_projection(&projections[i], chains->project, false, pool, verdict, error);
     }
     if (status == VKMHA_OK) {
         const vkmha_problem stage = vkmha_attention_problem(problem, results);
-        status = vkmha_verify_attention(&stage, chains, "attention", results->attention, pool, verdict,
-                                        error);
+        status = vkmha_verify_attention(&stage, chains, "attention", results->attention, pool,
+                                        verdict, error);
     }
     if (status == VKMHA_OK) {
-        status = vkmha_verify_projection(&projections[3], chains->output, false, pool, verdict, error);
+        status =
+            vkmha_verify_projection(&projections[3], chains->output, false, pool, verdict, error);
     }
     return status;
 }
 
-/* ---- The whole ------------------------------------------------------------------------------------ */
+/* ---- The whole ----------------------------------------------------------------------------- */
 
 static vkmha_status verify_expected(const float *values, double tolerance, const float *given,
                                     vkmha_axes axes, const char *stage, vkmha_pool *pool,
@@ -302,8 +308,9 @@ static float *round_values(const double *values, uint64_t count, vkmha_pool *poo
 
 /* The reference itself and the device, both against values that neither of them made. */
 static vkmha_status verify_case(const vkmha_problem *problem, const vkmha_results *results,
-                                const vkmha_reference_outputs *reference, const vkmha_case *expected,
-                                vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error)
+                                const vkmha_reference_outputs *reference,
+                                const vkmha_case *expected, vkmha_pool *pool,
+                                vkmha_verdict *verdict, vkmha_error *error)
 {
     const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
     const vkmha_axes axes = output_axes(problem, &sizes);
@@ -320,7 +327,7 @@ static vkmha_status verify_case(const vkmha_problem *problem, const vkmha_result
                                      "output against the case", pool, verdict, error);
         }
     }
-    if (status == VKMHA_OK && expected->expected_weights) {
+    if (status == VKMHA_OK && expected->expected_weights && reference->weights) {
         const vkmha_axes weights = {{problem->plan.batch_size, problem->layer.num_heads,
                                      problem->plan.query_len, problem->plan.key_len},
                                     "bhij"};
@@ -328,15 +335,16 @@ static vkmha_status verify_case(const vkmha_problem *problem, const vkmha_result
         if (!rounded) {
             return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
         }
-        status = verify_expected(rounded, expected->weights_tolerance, expected->expected_weights,
-                                 weights, "reference weights against the case", pool, verdict, error);
+        status =
+            verify_expected(rounded, expected->weights_tolerance, expected->expected_weights,
+                            weights, "reference weights against the case", pool, verdict, error);
     }
     return status;
 }
 
 vkmha_status vkmha_verify(const vkmha_problem *problem, const vkmha_trial *trial,
-                          const vkmha_results *results, const vkmha_case *expected, vkmha_pool *pool,
-                          vkmha_verdict *verdict, vkmha_error *error)
+                          const vkmha_results *results, const vkmha_case *expected,
+                          vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error)
 {
     const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
     const vkmha_chains *chains = &trial->info.chains;

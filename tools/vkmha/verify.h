@@ -1,4 +1,5 @@
-/* Runs one problem on the device, and judges each stage against the reference fed that stage's own inputs. */
+/* Runs one problem on the device, and judges each stage against the reference fed that stage's own
+ * inputs. */
 #ifndef VKMHA_TOOL_VERIFY_H
 #define VKMHA_TOOL_VERIFY_H
 
@@ -6,7 +7,7 @@
 
 #include <vkmha/vkmha_reference.h>
 
-/* ---- Running -------------------------------------------------------------------------------------- */
+/* ---- Running ------------------------------------------------------------------------------- */
 
 /* A problem made ready on a device. */
 typedef struct vkmha_trial {
@@ -16,14 +17,15 @@ typedef struct vkmha_trial {
     bool has_times;
 } vkmha_trial;
 
-/* project_kernel, attention_kernel: rows by name, NULL: chosen. The plan's work limit is the problem's.
- * Errors: those of the library. On failure *trial is empty. */
+/* project_kernel, attention_kernel: rows by name, NULL: chosen. The plan's work limit is the
+ * problem's. Errors: those of the library. On failure *trial is empty. */
 vkmha_status vkmha_trial_create(vkmha_device *device, const vkmha_problem *problem,
                                 const char *project_kernel, const char *attention_kernel,
                                 vkmha_trial *trial, vkmha_error *error);
 void vkmha_trial_finish(vkmha_trial *trial);
 
-/* What a run gave; the memory is the pool's. Projected tensors and attention: NULL where attention_only or not asked. */
+/* What a run gave; the memory is the pool's. Projected tensors and attention: NULL where
+ * attention_only or not asked. */
 typedef struct vkmha_results {
     float *output;
     float *projected_query;
@@ -31,14 +33,15 @@ typedef struct vkmha_results {
     float *projected_value;
     float *attention;
     uint64_t stage_ns[VKMHA_NUM_STAGES]; /* 0 without timestamps */
-    bool is_overrun; /* something was written past an output's end */
+    bool is_overrun;                     /* something was written past an output's end */
 } vkmha_results;
 
 /* Outputs are filled with NaN before, so that what is not written is seen. */
-vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *problem, bool wants_stages,
-                             vkmha_pool *pool, vkmha_results *results, vkmha_error *error);
+vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *problem,
+                             bool wants_stages, vkmha_pool *pool, vkmha_results *results,
+                             vkmha_error *error);
 
-/* ---- Judging -------------------------------------------------------------------------------------- */
+/* ---- Judging ------------------------------------------------------------------------------- */
 
 /* Names of a tensor's dimensions: "bihd" is [batch, query, head, feature]. */
 typedef struct vkmha_axes {
@@ -63,31 +66,32 @@ typedef struct vkmha_verdict {
     /* The first failure. */
     bool has_failed;
     const char *stage;
-    char where[128];/* the worst element, or what is wrong without one */
+    char where[128]; /* the worst element, or what is wrong without one */
     double got;
     double expected;
     double bound;
 } vkmha_verdict;
 
 /*
- * Judges one tensor: every element within its bound; not finite where, and only where, the expected one is not; and,
- * with is_bound, the root mean square of error / bound small, since a wrong kernel does not hide in the mean.
- * The arrays are changed where both sides are not finite.
+ * Judges one tensor: every element within its bound; not finite where, and only where, the expected
+ * one is not; and, with is_bound, the root mean square of error / bound small, since a wrong kernel
+ * does not hide in the mean. The arrays are changed where both sides are not finite.
  */
-void vkmha_judge(vkmha_verdict *verdict, const char *stage, vkmha_axes axes, float *got, double *expected,
-                 double *bound, bool is_bound);
+void vkmha_judge(vkmha_verdict *verdict, const char *stage, vkmha_axes axes, float *got,
+                 double *expected, double *bound, bool is_bound);
 
 /* Records a failure that has no element. */
 void vkmha_judge_fail(vkmha_verdict *verdict, const char *stage, const char *what);
 
 /*
- * Judges a run's results: each stage against the reference fed the device's own inputs of that stage, then the whole
- * against the reference's end-to-end bound, then, where `expected` is not NULL, against its tensors.
- * Errors: those of the reference, OUT_OF_MEMORY; a wrong result is no error but in the verdict.
+ * Judges a run's results: each stage against the reference fed the device's own inputs of that
+ * stage, then the whole against the reference's end-to-end bound, then, where `expected` is not
+ * NULL, against its tensors. Errors: those of the reference, OUT_OF_MEMORY; a wrong result is no
+ * error but in the verdict.
  */
 vkmha_status vkmha_verify(const vkmha_problem *problem, const vkmha_trial *trial,
-                          const vkmha_results *results, const vkmha_case *expected, vkmha_pool *pool,
-                          vkmha_verdict *verdict, vkmha_error *error);
+                          const vkmha_results *results, const vkmha_case *expected,
+                          vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error);
 
 /* One projection and what the device made of it. */
 typedef struct vkmha_projection {
@@ -104,13 +108,15 @@ enum {
     VKMHA_NUM_PROJECTIONS = 4, /* query, key, value, output */
 };
 
-/* The projections of a run that kept its stages, and their inputs: for the last, the device's own attention. */
+/* The projections of a run that kept its stages, and their inputs: for the last, the device's own
+ * attention. */
 void vkmha_projections_of(const vkmha_problem *problem, const vkmha_results *results,
                           vkmha_projection *projections);
 
 /* is_exact: the sums are exact in fp32, so no error is allowed. */
-vkmha_status vkmha_verify_projection(const vkmha_projection *projection, uint64_t chain, bool is_exact,
-                                     vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error);
+vkmha_status vkmha_verify_projection(const vkmha_projection *projection, uint64_t chain,
+                                     bool is_exact, vkmha_pool *pool, vkmha_verdict *verdict,
+                                     vkmha_error *error);
 
 /* The attention stage: `got` of the attention_only problem `stage`. */
 vkmha_status vkmha_verify_attention(const vkmha_problem *stage, const vkmha_chains *chains,
