@@ -51,7 +51,15 @@ static const vkmha_naming namings[] = {
 };
 
 /* Tensors beside a layer's that change what it computes, and that vkmha_layer_params cannot say. */
-static const char *const unsupported[] = {"bias_k", "bias_v", "q_norm.weight", "k_norm.weight"};
+static const char *const unsupported[] = {
+    "bias_k",                             /* nn.MultiheadAttention(add_bias_kv=True) */
+    "bias_v",
+    "q_norm.weight",                      /* Qwen3, Gemma 3: queries and keys are normalised */
+    "k_norm.weight",
+    "sinks",                              /* gpt-oss: one more term in the softmax */
+    "self.distance_embedding.weight",     /* BERT with relative positions */
+    "q_attn.weight",                      /* GPT-2's cross-attention: c_attn is key and value alone */
+};
 
 typedef struct vkmha_found_layer {
     const vkmha_naming *naming;
@@ -113,15 +121,17 @@ static vkmha_status list_layers(const vkmha_file *file, const char *wanted, uint
                                    length ? ", " : "", shown, found.prefix);
     }
     if (count == 0) {
-        return vkmha_fail(error, VKMHA_ERROR_FILE,
-                          "%.100s: no attention layer of a known kind is in it", file->path);
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "no attention layer by known names is in it (BERT, "
+                               "nn.MultiheadAttention, Llama, GPT-2)");
     }
     char more[40] = "";
     if (left_out > 0) {
         snprintf(more, sizeof(more), " and %" PRIu64 " more", left_out);
     }
-    return vkmha_fail(error, VKMHA_ERROR_FILE, "%.60s: prefix \"%.60s\" names %s; found %s%s",
-                      file->path, wanted, matches == 0 ? "no layer" : "several layers", list, more);
+    return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                           "prefix \"%.60s\" names %s; found %s%s", wanted,
+                           matches == 0 ? "no layer" : "several layers", list, more);
 }
 
 static vkmha_status find_layer(const vkmha_file *file, const char *wanted, vkmha_found_layer *layer,
@@ -156,15 +166,22 @@ static vkmha_status find_tensor(const vkmha_file *file, const vkmha_found_layer 
     snprintf(full, sizeof(full), "%s%s", layer->prefix, name);
     *tensor = vkmha_file_find(file, full);
     if (!*tensor) {
-        return is_required ? vkmha_fail(error, VKMHA_ERROR_FILE, "%.100s: tensor \"%.200s\" is missing",
-                                        file->path, full)
+        return is_required ? vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                                             "tensor \"%.300s\" is missing", full)
                            : VKMHA_OK;
     }
-    if ((*tensor)->num_dims != num_dims || (*tensor)->count == 0) {
-        return vkmha_fail(error, VKMHA_ERROR_FILE,
-                          "%.100s: tensor \"%.200s\" has %u dimensions and %" PRIu64
-                          " elements, not %u dimensions and some",
-                          file->path, full, (*tensor)->num_dims, (*tensor)->count, num_dims);
+    if ((*tensor)->num_dims != num_dims) {
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "tensor \"%.300s\" has %" PRIu32 " dimensions, not %" PRIu32, full,
+                               (*tensor)->num_dims, num_dims);
+    }
+    for (uint32_t i = 0; i < num_dims; i++) {
+        if ((*tensor)->dims[i] == 0 || (*tensor)->dims[i] > UINT32_MAX) {
+            return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                                   "tensor \"%.300s\": dimension %" PRIu32 " is %" PRIu64
+                                   ", not in 1..2^32-1",
+                                   full, i, (*tensor)->dims[i]);
+        }
     }
     switch ((*tensor)->type) {
     case VKMHA_FILE_F32:
@@ -177,8 +194,8 @@ static vkmha_status find_tensor(const vkmha_file *file, const vkmha_found_layer 
         *type = VKMHA_TYPE_BF16;
         return VKMHA_OK;
     default:
-        return vkmha_fail(error, VKMHA_ERROR_FILE, "%.100s: tensor \"%.200s\" is not F32, F16 or BF16",
-                          file->path, full);
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "tensor \"%.300s\" is not F32, F16 or BF16", full);
     }
 }
 
@@ -192,10 +209,10 @@ static vkmha_status third_of(const vkmha_file *file, const vkmha_tensor *tensor,
                              uint32_t index, uint64_t *first, uint64_t *part, vkmha_error *error)
 {
     if (size % 3 != 0) {
-        return vkmha_fail(error, VKMHA_ERROR_FILE,
-                          "%.100s: tensor \"%.200s\" holds query, key and value, but %" PRIu64
-                          " is not a multiple of 3",
-                          file->path, tensor->name, size);
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "tensor \"%.300s\" holds query, key and value, but %" PRIu64
+                               " is not a multiple of 3",
+                               tensor->name, size);
     }
     *part = size / 3;
     *first = *part * index;
@@ -252,56 +269,98 @@ static vkmha_status view_bias(const vkmha_file *file, const vkmha_found_layer *l
 
 /* ---- Heads -------------------------------------------------------------------------------------------- */
 
-static vkmha_status count_heads(const vkmha_file *file, const vkmha_checkpoint_params *params,
-                                vkmha_layer_params *layer, vkmha_error *error)
+/* The head count that the file tells; 0 where it tells none. */
+static vkmha_status read_num_heads(const vkmha_file *file, uint64_t *num_heads, vkmha_error *error)
 {
-    uint64_t num_heads = params->num_heads;
-    const char *names[] = {"num_heads", "num_attention_heads"};
-    for (size_t i = 0; i < 2 && num_heads == 0 && params->head_dim == 0; i++) {
+    const char *const names[] = {"num_heads", "num_attention_heads"};
+    *num_heads = 0;
+    for (size_t i = 0; i < 2 && *num_heads == 0; i++) {
         const char *text = vkmha_file_metadata(file, names[i]);
-        num_heads = text ? strtoul(text, NULL, 10) : 0;
+        if (!text) {
+            continue;
+        }
+        const size_t digits = strspn(text, "0123456789");
+        *num_heads = digits > 0 && digits < 10 && text[digits] == '\0' ? strtoul(text, NULL, 10) : 0;
+        if (*num_heads == 0) {
+            return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                                   "metadata %s \"%.40s\" is no number of heads", names[i], text);
+        }
     }
+    return VKMHA_OK;
+}
+
+/* Refuses a weight whose rows are not a whole number of heads of `head_size`. */
+static vkmha_status check_rows(const vkmha_file *file, const vkmha_found_layer *found, uint32_t index,
+                               uint64_t rows, const char *heads_name, uint64_t num_heads,
+                               const char *size_name, uint64_t head_size, vkmha_error *error)
+{
+    if (num_heads > 0 && num_heads * head_size == rows) {
+        return VKMHA_OK;
+    }
+    return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                           "tensor \"%.240s%s\": its %" PRIu64 " output features are not %s %" PRIu64
+                           " x %s %" PRIu64,
+                           found->prefix, found->naming->weights[index], rows, heads_name, num_heads,
+                           size_name, head_size);
+}
+
+/* Sets the counts and sizes of a layer whose weights are set. */
+static vkmha_status count_heads(const vkmha_file *file, const vkmha_found_layer *found,
+                                const vkmha_checkpoint_params *params, vkmha_layer_params *layer,
+                                vkmha_error *error)
+{
+    const uint64_t rows_q = layer->w_q.rows;
+    uint64_t num_heads = params->num_heads;
+    vkmha_status status = VKMHA_OK;
     if (num_heads == 0 && params->head_dim != 0) {
-        num_heads = layer->w_q.rows / params->head_dim;
+        num_heads = rows_q / params->head_dim;
+    } else if (num_heads == 0) {
+        status = read_num_heads(file, &num_heads, error);
     }
-    if (num_heads == 0) {
+    if (status == VKMHA_OK && num_heads == 0 && params->head_dim == 0) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
                           "num_heads is 0, and the file does not tell it: give num_heads or head_dim");
     }
-    if (layer->w_q.rows % num_heads != 0) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                          "num_heads %" PRIu64 " does not divide the query weight's %" PRIu64 " rows",
-                          num_heads, layer->w_q.rows);
+    const uint64_t head_dim = params->head_dim || num_heads == 0 ? params->head_dim : rows_q / num_heads;
+    if (status == VKMHA_OK) {
+        status = check_rows(file, found, 0, rows_q, "num_heads", num_heads, "head_dim", head_dim, error);
     }
-    const uint64_t head_dim = params->head_dim ? params->head_dim : layer->w_q.rows / num_heads;
+    if (status != VKMHA_OK) {
+        return status;
+    }
     const uint64_t num_kv_heads =
         params->num_kv_heads ? params->num_kv_heads : layer->w_k.rows / head_dim;
-    if (head_dim * num_heads != layer->w_q.rows || num_kv_heads * head_dim != layer->w_k.rows) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                          "head_dim %" PRIu64 " times num_heads %" PRIu64 " or num_kv_heads %" PRIu64
-                          " is not the query weight's %" PRIu64 " or the key weight's %" PRIu64 " rows",
-                          head_dim, num_heads, num_kv_heads, layer->w_q.rows, layer->w_k.rows);
+    status = check_rows(file, found, 1, layer->w_k.rows, "num_kv_heads", num_kv_heads, "head_dim",
+                        head_dim, error);
+    if (status != VKMHA_OK) {
+        return status;
     }
-    if (num_kv_heads == 0 || layer->w_v.rows % num_kv_heads != 0) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                          "num_kv_heads %" PRIu64 " does not divide the value weight's %" PRIu64 " rows",
-                          num_kv_heads, layer->w_v.rows);
+    if (num_heads % num_kv_heads != 0) {
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "num_kv_heads %" PRIu64 " does not divide num_heads %" PRIu64,
+                               num_kv_heads, num_heads);
+    }
+    const uint64_t v_head_dim = layer->w_v.rows / num_kv_heads;
+    status = check_rows(file, found, 2, layer->w_v.rows, "num_kv_heads", num_kv_heads, "v_head_dim",
+                        v_head_dim, error);
+    if (status != VKMHA_OK) {
+        return status;
+    }
+    if (layer->w_o.columns != num_heads * v_head_dim) {
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "tensor \"%.240s%s\": its %" PRIu64
+                               " input features are not num_heads %" PRIu64 " x v_head_dim %" PRIu64,
+                               found->prefix, found->naming->weights[3], layer->w_o.columns, num_heads,
+                               v_head_dim);
     }
     layer->num_heads = (uint32_t)num_heads;
     layer->num_kv_heads = (uint32_t)num_kv_heads;
     layer->head_dim = (uint32_t)head_dim;
-    layer->v_head_dim = (uint32_t)(layer->w_v.rows / num_kv_heads);
+    layer->v_head_dim = (uint32_t)v_head_dim;
     layer->embed_dim = (uint32_t)layer->w_q.columns;
     layer->key_dim = (uint32_t)layer->w_k.columns;
     layer->value_dim = (uint32_t)layer->w_v.columns;
     layer->output_dim = (uint32_t)layer->w_o.rows;
-    if (layer->w_o.columns != (uint64_t)layer->num_heads * layer->v_head_dim) {
-        return vkmha_fail(error, VKMHA_ERROR_FILE,
-                          "%.100s: the output weight has %" PRIu64
-                          " input features, the heads make %" PRIu64,
-                          file->path, layer->w_o.columns,
-                          (uint64_t)layer->num_heads * layer->v_head_dim);
-    }
     return VKMHA_OK;
 }
 
@@ -328,9 +387,8 @@ vkmha_status vkmha_checkpoint_layer(const vkmha_file *file, const vkmha_checkpoi
         char name[2 * MAX_NAME];
         snprintf(name, sizeof(name), "%s%s", found.prefix, unsupported[i]);
         if (vkmha_file_find(file, name)) {
-            status = vkmha_fail(error, VKMHA_ERROR_UNSUPPORTED,
-                                "%.100s: tensor \"%.200s\": such layers are not supported", file->path,
-                                name);
+            status = vkmha_file_fail(error, VKMHA_ERROR_UNSUPPORTED, file->path,
+                                     "tensor \"%.300s\": such layers are not supported", name);
         }
     }
     vkmha_layer_params made = {0};
@@ -342,15 +400,15 @@ vkmha_status vkmha_checkpoint_layer(const vkmha_file *file, const vkmha_checkpoi
             status = view_bias(file, &found, i, biases[i], error);
         }
         if (status == VKMHA_OK && biases[i]->data && biases[i]->size != matrices[i]->rows) {
-            status = vkmha_fail(error, VKMHA_ERROR_FILE,
-                                "%.100s: the bias \"%s%s\" has %" PRIu64 " elements, its weight %" PRIu64
-                                " rows",
-                                file->path, found.prefix, found.naming->biases[i], biases[i]->size,
-                                matrices[i]->rows);
+            status = vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                                     "tensor \"%.240s%s\": %" PRIu64
+                                     " elements are no bias of %" PRIu64 " output features",
+                                     found.prefix, found.naming->biases[i], biases[i]->size,
+                                     matrices[i]->rows);
         }
     }
     if (status == VKMHA_OK) {
-        status = count_heads(file, params, &made, error);
+        status = count_heads(file, &found, params, &made, error);
     }
     if (status == VKMHA_OK) {
         *layer = made;

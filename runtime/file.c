@@ -6,13 +6,17 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <cjson/cJSON.h>
 
-#ifndef _WIN32
+#ifdef _WIN32
+#include <io.h>
+#include <windows.h>
+#else
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -21,33 +25,63 @@
 
 #include "convert.h"
 
-/* ---- Bytes -------------------------------------------------------------------------------------------- */
+/* ---- Messages ----------------------------------------------------------------------------------------- */
 
-static vkmha_status cannot(const vkmha_file *file, const char *action, vkmha_error *error)
+vkmha_status vkmha_file_fail(vkmha_error *error, vkmha_status status, const char *path,
+                             const char *format, ...)
 {
-    return vkmha_fail(error, VKMHA_ERROR_FILE, "%s: cannot %s: %s", file->path, action,
-                      strerror(errno));
+    if (!error) {
+        return status;
+    }
+    char reason[400];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason, sizeof(reason), format, arguments);
+    va_end(arguments);
+    const size_t length = strlen(path);
+    const size_t room = sizeof(error->message) - sizeof("...: ") - strlen(reason);
+    const char *tail = length > room ? path + length - room : path;
+    while (tail > path && ((unsigned char)*tail & 0xc0) == 0x80) {
+        tail++; /* not from the middle of a UTF-8 sequence */
+    }
+    vkmha_fail(error, status, "%s%s: %s", tail == path ? "" : "...", tail, reason);
+    /* Names come from the file: they must not break the line or steer a terminal. */
+    for (char *c = error->message; *c != '\0'; c++) {
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) {
+            *c = '?';
+        }
+    }
+    return status;
 }
+
+static vkmha_status cannot(const char *path, const char *action, vkmha_error *error)
+{
+    return vkmha_file_fail(error, VKMHA_ERROR_FILE, path, "cannot %s: %s", action,
+                           strerror(errno ? errno : EIO));
+}
+
+/* ---- What the systems do differently ------------------------------------------------------------------ */
 
 #ifdef _WIN32
 static vkmha_status read_bytes(vkmha_file *file, vkmha_error *error)
 {
     FILE *stream = fopen(file->path, "rb");
     if (!stream) {
-        return cannot(file, "open", error);
+        return cannot(file->path, "open", error);
     }
     vkmha_status status = VKMHA_OK;
     unsigned char *bytes = NULL;
     if (_fseeki64(stream, 0, SEEK_END) != 0) {
-        status = cannot(file, "seek", error);
+        status = cannot(file->path, "seek", error);
     } else {
         file->size = (uint64_t)_ftelli64(stream);
         rewind(stream);
+        errno = 0;
         bytes = vkmha_host_allocate(&file->host, file->size, 1);
         if (!bytes) {
             status = vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
         } else if (fread(bytes, 1, (size_t)file->size, stream) != file->size) {
-            status = cannot(file, "read", error);
+            status = cannot(file->path, "read", error);
         }
     }
     fclose(stream);
@@ -59,25 +93,48 @@ static void release_bytes(vkmha_file *file)
 {
     vkmha_host_release(&file->host, (void *)file->bytes);
 }
+
+/* Whether `path` names what must not be replaced by a file: a folder, a device, a pipe. */
+static bool is_special(const char *path)
+{
+    const DWORD attributes = GetFileAttributesA(path);
+    return attributes != INVALID_FILE_ATTRIBUTES &&
+           (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE)) != 0;
+}
+
+static bool flush_to_disk(FILE *stream)
+{
+    return fflush(stream) == 0 && _commit(_fileno(stream)) == 0;
+}
+
+static bool replace_file(const char *from, const char *to)
+{
+    errno = EACCES;
+    return MoveFileExA(from, to, MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH) != 0;
+}
 #else
 /* Mapped, not read: a checkpoint may be larger than memory. */
 static vkmha_status read_bytes(vkmha_file *file, vkmha_error *error)
 {
-    const int descriptor = open(file->path, O_RDONLY | O_CLOEXEC);
+    /* Not blocking: a pipe is refused below, not waited for. */
+    const int descriptor = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) {
-        return cannot(file, "open", error);
+        return cannot(file->path, "open", error);
     }
     vkmha_status status = VKMHA_OK;
     struct stat info;
     if (fstat(descriptor, &info) != 0) {
-        status = cannot(file, "stat", error);
+        status = cannot(file->path, "stat", error);
     } else if (!S_ISREG(info.st_mode)) {
-        status = vkmha_fail(error, VKMHA_ERROR_FILE, "%s: not a regular file", file->path);
+        status = vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path, "not a regular file");
+    } else if ((uintmax_t)info.st_size > SIZE_MAX) {
+        status = vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                                 "larger than the address space");
     } else if (info.st_size > 0) {
         file->size = (uint64_t)info.st_size;
         void *mapping = mmap(NULL, (size_t)file->size, PROT_READ, MAP_PRIVATE, descriptor, 0);
         if (mapping == MAP_FAILED) {
-            status = cannot(file, "map", error);
+            status = cannot(file->path, "map", error);
         } else {
             file->bytes = mapping;
             file->is_mapped = true;
@@ -92,6 +149,23 @@ static void release_bytes(vkmha_file *file)
     if (file->is_mapped) {
         munmap((void *)file->bytes, (size_t)file->size);
     }
+}
+
+/* Whether `path` names what must not be replaced by a file: a folder, a device, a pipe. */
+static bool is_special(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+static bool flush_to_disk(FILE *stream)
+{
+    return fflush(stream) == 0 && fsync(fileno(stream)) == 0;
+}
+
+static bool replace_file(const char *from, const char *to)
+{
+    return rename(from, to) == 0;
 }
 #endif
 
@@ -109,7 +183,8 @@ static vkmha_status parse(vkmha_file *file, vkmha_error *error)
     if (ends_with(file->path, ".json")) {
         return vkmha_safetensors_parse_index(file, error);
     }
-    if (file->size >= 6 && memcmp(file->bytes, "\x93NUMPY", 6) == 0) {
+    if (ends_with(file->path, ".npy") ||
+        (file->size >= 6 && memcmp(file->bytes, "\x93NUMPY", 6) == 0)) {
         return vkmha_npy_parse(file, error);
     }
     return vkmha_safetensors_parse(file, error);
@@ -200,13 +275,12 @@ bool vkmha_tensor_size(const uint64_t *dims, uint32_t num_dims, uint32_t element
     uint64_t product = 1;
     bool is_empty = false;
     for (uint32_t i = 0; i < num_dims; i++) {
+        const uint64_t dim = dims[i] ? dims[i] : 1;
         is_empty = is_empty || dims[i] == 0;
-    }
-    for (uint32_t i = 0; i < num_dims && !is_empty; i++) {
-        if (dims[i] > (uint64_t)INT64_MAX / 8 / product) {
+        if (dim > (uint64_t)INT64_MAX / 8 / product) {
             return false;
         }
-        product *= dims[i];
+        product *= dim;
     }
     *count = is_empty ? 0 : product;
     *bytes = *count * element_bytes;
@@ -223,8 +297,8 @@ vkmha_status vkmha_file_sort(vkmha_file *file, vkmha_error *error)
     qsort(file->tensors, (size_t)file->num_tensors, sizeof(vkmha_tensor), compare_names);
     for (uint64_t i = 1; i < file->num_tensors; i++) {
         if (strcmp(file->tensors[i - 1].name, file->tensors[i].name) == 0) {
-            return vkmha_fail(error, VKMHA_ERROR_FILE, "%s: two tensors are called \"%.200s\"",
-                              file->path, file->tensors[i].name);
+            return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                                   "two tensors are called \"%.200s\"", file->tensors[i].name);
         }
     }
     return VKMHA_OK;
@@ -257,6 +331,10 @@ const char *vkmha_file_metadata(const vkmha_file *file, const char *key)
 vkmha_status vkmha_tensor_to_f32(const vkmha_tensor *tensor, float *values, vkmha_error *error)
 {
     vkmha_error_clear(error);
+    if (!tensor || (!values && tensor->count > 0)) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "%s is NULL",
+                          tensor ? "values" : "tensor");
+    }
     vkmha_type type = VKMHA_TYPE_F32;
     switch (tensor->type) {
     case VKMHA_FILE_F32:
@@ -275,9 +353,9 @@ vkmha_status vkmha_tensor_to_f32(const vkmha_tensor *tensor, float *values, vkmh
         }
         return VKMHA_OK;
     default:
-        return vkmha_fail(error, VKMHA_ERROR_FILE,
-                          "tensor \"%.200s\" is not of a floating-point type (F32, F16, BF16, F64)",
-                          tensor->name);
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, "tensor",
+                               "\"%.200s\" is not of a floating-point type (F32, F16, BF16, F64)",
+                               tensor->name);
     }
     for (uint64_t i = 0; i < tensor->count; i++) {
         values[i] = vkmha_load_element(tensor->data, type, i);
@@ -330,24 +408,27 @@ static size_t make_header(bool is_safetensors, const uint64_t *dims, uint32_t nu
     return end;
 }
 
-static bool write_all(const char *path, const void *header, size_t header_bytes, const void *data,
+/* Creates `path`, which must not exist, with all of the bytes, or leaves nothing. */
+static bool write_new(const char *path, const void *header, size_t header_bytes, const void *data,
                       size_t bytes)
 {
+    errno = 0;
     FILE *stream = fopen(path, "wbx");
     if (!stream) {
         return false;
     }
     bool is_written = fwrite(header, 1, header_bytes, stream) == header_bytes &&
-                      fwrite(data, 1, bytes, stream) == bytes && fflush(stream) == 0;
-#ifndef _WIN32
-    is_written = is_written && fsync(fileno(stream)) == 0;
-#endif
-    const int kept = errno;
-    is_written = fclose(stream) == 0 && is_written;
+                      (bytes == 0 || fwrite(data, 1, bytes, stream) == bytes) &&
+                      flush_to_disk(stream);
+    int reason = errno;
+    if (fclose(stream) != 0 && is_written) {
+        is_written = false;
+        reason = errno;
+    }
     if (!is_written) {
-        errno = kept ? kept : errno;
         remove(path);
     }
+    errno = reason;
     return is_written;
 }
 
@@ -355,40 +436,49 @@ vkmha_status vkmha_file_write(const char *path, const float *values, const uint6
                               uint32_t num_dims, vkmha_error *error)
 {
     vkmha_error_clear(error);
+    char temporary[4096];
+    if (!path || (num_dims > 0 && !dims)) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "%s is NULL", path ? "dims" : "path");
+    }
+    if (path[0] == '\0' || strlen(path) > sizeof(temporary) - sizeof(".part99")) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                          "path has %zu bytes, not 1..%zu", strlen(path),
+                          sizeof(temporary) - sizeof(".part99"));
+    }
+    if (num_dims > VKMHA_MAX_TENSOR_DIMS) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "num_dims %" PRIu32 " exceeds %d",
+                          num_dims, VKMHA_MAX_TENSOR_DIMS);
+    }
     uint64_t count = 0;
     uint64_t bytes = 0;
-    if (!path || (num_dims > 0 && !dims) || num_dims > VKMHA_MAX_TENSOR_DIMS) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                          "path and dims must be given, and num_dims %u be at most %d", num_dims,
-                          VKMHA_MAX_TENSOR_DIMS);
-    }
-    if (!vkmha_tensor_size(dims, num_dims, sizeof(float), &count, &bytes)) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "dims: the tensor is too large");
+    if (!vkmha_tensor_size(dims, num_dims, sizeof(float), &count, &bytes) || bytes > SIZE_MAX) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "dims: their product is too large");
     }
     if (count > 0 && !values) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "values is NULL");
     }
-    char temporary[4096];
-    const int length = snprintf(temporary, sizeof(temporary), "%s.part", path);
-    if (length < 0 || (size_t)length >= sizeof(temporary)) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "path is longer than %zu bytes",
-                          sizeof(temporary));
+    if (is_special(path)) {
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, path, "not a regular file");
     }
     char header[1024];
     const size_t header_bytes = make_header(ends_with(path, ".safetensors"), dims, num_dims, bytes,
                                             header, sizeof(header));
-    errno = 0;
-    remove(temporary); /* what an interrupted run has left */
-    if (!write_all(temporary, header, header_bytes, values, (size_t)bytes)) {
-        return vkmha_fail(error, VKMHA_ERROR_FILE, "%s: cannot write: %s", temporary, strerror(errno));
+    /* The first free name beside the file: others may be another writer's, or left by a crash. */
+    bool is_written = false;
+    for (uint32_t i = 0; i < 100 && !is_written; i++) {
+        snprintf(temporary, sizeof(temporary), "%s.part%" PRIu32, path, i);
+        is_written = write_new(temporary, header, header_bytes, values, (size_t)bytes);
+        if (!is_written && errno != EEXIST) {
+            break;
+        }
     }
-#ifdef _WIN32
-    remove(path); /* its rename does not replace */
-#endif
-    if (rename(temporary, path) != 0) {
-        const int reason = errno;
+    if (!is_written) {
+        return cannot(path, "write the file beside it that is to replace it", error);
+    }
+    if (!replace_file(temporary, path)) {
+        vkmha_status status = cannot(path, "replace", error);
         remove(temporary);
-        return vkmha_fail(error, VKMHA_ERROR_FILE, "%s: cannot write: %s", path, strerror(reason));
+        return status;
     }
     return VKMHA_OK;
 }

@@ -12,6 +12,8 @@ static const struct {
     {"|b1", VKMHA_FILE_BOOL}, {"<i4", VKMHA_FILE_I32}, {"<i8", VKMHA_FILE_I64},
 };
 
+static const char not_numpy[] = "its header is not the dictionary that numpy writes";
+
 /* A cursor over the header; `fault` is set at the first error. */
 typedef struct vkmha_npy_text {
     const char *at;
@@ -40,7 +42,7 @@ static bool accept(vkmha_npy_text *text, const char *token)
 static void expect(vkmha_npy_text *text, const char *token)
 {
     if (!text->fault && !accept(text, token)) {
-        text->fault = "its header is not the dictionary that numpy writes";
+        text->fault = not_numpy;
     }
 }
 
@@ -83,7 +85,8 @@ static void read_shape(vkmha_npy_text *text, vkmha_tensor *tensor)
         }
         tensor->dims[tensor->num_dims++] = size;
         if (!accept(text, ",")) {
-            expect(text, ")");
+            /* One size needs its comma: (3) is no tuple. */
+            expect(text, tensor->num_dims == 1 ? "," : ")");
             return;
         }
     }
@@ -107,7 +110,7 @@ static const char *read_header(const char *header, uint64_t size, vkmha_tensor *
             has_shape = true;
             read_shape(&text, tensor);
         } else {
-            expect(&text, "a key of its own"); /* never there: sets the fault */
+            text.fault = not_numpy;
         }
         if (!text.fault && !accept(&text, ",")) {
             expect(&text, "}");
@@ -116,7 +119,7 @@ static const char *read_header(const char *header, uint64_t size, vkmha_tensor *
     }
     skip_spaces(&text);
     if (!text.fault && (text.at != text.end || !has_description || !has_order || !has_shape)) {
-        text.fault = "its header is not the dictionary that numpy writes";
+        text.fault = not_numpy;
     }
     return text.fault;
 }
@@ -124,18 +127,25 @@ static const char *read_header(const char *header, uint64_t size, vkmha_tensor *
 vkmha_status vkmha_npy_parse(vkmha_file *file, vkmha_error *error)
 {
     const unsigned char *bytes = file->bytes;
-    const uint32_t major = file->size >= 8 ? bytes[6] : 0;
+    if (file->size < 8 || memcmp(bytes, "\x93NUMPY", 6) != 0) {
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "not a .npy file: it does not begin as one");
+    }
+    const uint32_t major = bytes[6];
     const uint64_t start = major == 1 ? 10 : 12;
-    if (major < 1 || major > 3 || file->size < start) {
-        return vkmha_fail(error, VKMHA_ERROR_FILE, "%s: no .npy file of version 1 to 3", file->path);
+    if (major < 1 || major > 3 || bytes[7] != 0 || file->size < start) {
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "%" PRIu64 " bytes of .npy version %" PRIu32
+                               ".%d: not a whole file of version 1.0, 2.0 or 3.0",
+                               file->size, major, bytes[7]);
     }
     uint64_t header_bytes = bytes[8] | (uint64_t)bytes[9] << 8;
     if (major > 1) {
         header_bytes |= (uint64_t)bytes[10] << 16 | (uint64_t)bytes[11] << 24;
     }
     if (header_bytes > file->size - start) {
-        return vkmha_fail(error, VKMHA_ERROR_FILE, "%s: its header length %" PRIu64 " exceeds the file",
-                          file->path, header_bytes);
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "its header length %" PRIu64 " exceeds the file", header_bytes);
     }
     file->tensors = vkmha_host_allocate(&file->host, 1, sizeof(vkmha_tensor));
     if (!file->tensors) {
@@ -145,15 +155,18 @@ vkmha_status vkmha_npy_parse(vkmha_file *file, vkmha_error *error)
     tensor->name = "";
     const char *fault = read_header((const char *)bytes + start, header_bytes, tensor);
     if (fault) {
-        return vkmha_fail(error, VKMHA_ERROR_FILE, "%s: %s", file->path, fault);
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path, "%s", fault);
     }
     const uint64_t data_bytes = file->size - start - header_bytes;
     if (!vkmha_tensor_size(tensor->dims, tensor->num_dims, vkmha_file_type_bytes(tensor->type),
-                           &tensor->count, &tensor->size_bytes) ||
-        tensor->size_bytes != data_bytes) {
-        return vkmha_fail(error, VKMHA_ERROR_FILE,
-                          "%s: its %" PRIu64 " bytes of data are not what its shape needs", file->path,
-                          data_bytes);
+                           &tensor->count, &tensor->size_bytes)) {
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "the product of its shape is too large");
+    }
+    if (tensor->size_bytes != data_bytes) {
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "it has %" PRIu64 " bytes of data, its shape needs %" PRIu64,
+                               data_bytes, tensor->size_bytes);
     }
     tensor->data = bytes + start + header_bytes;
     file->num_tensors = 1;

@@ -46,6 +46,15 @@ static uint32_t power_of_two_from(uint32_t value)
     return power;
 }
 
+static uint32_t power_of_two_to(uint32_t value)
+{
+    uint32_t power = 1;
+    while (power * 2 <= value) {
+        power *= 2;
+    }
+    return power;
+}
+
 static uint32_t clamp(uint32_t value, uint32_t low, uint32_t high)
 {
     return value < low ? low : value > high ? high : value;
@@ -90,38 +99,36 @@ static void lay_out_project_direct(const vkmha_limits *limits, uint32_t head_dim
     tile->trips_per_unit = 1;
 }
 
-/* Accumulators of a lane for one row, in vec4; rounded up to a power of two so that few pipelines exist. */
+/* Accumulators of a lane for one row, in vec4. */
 static uint32_t value_vectors(uint32_t v_head_dim, uint32_t lanes)
 {
-    return power_of_two_from(ceil_div(v_head_dim, 4 * lanes));
-}
-
-/* Rows of a lane such that its accumulators stay in registers. */
-static uint32_t rows_for(uint32_t vectors, uint32_t low)
-{
-    enum { MAX_VECTORS = 32 };
-    return clamp(MAX_VECTORS / vectors, low, 8);
+    return ceil_div(v_head_dim, 4 * lanes);
 }
 
 static void lay_out_attention_staged(const vkmha_limits *limits, uint32_t head_dim, uint32_t v_head_dim,
                                      vkmha_tile *tile)
 {
     (void)limits;
-    enum { WORKGROUP = 64, ROWS = 4, COLUMNS = 4, LANES = 8, SLICE = 8, STEP = LANES * COLUMNS };
-    const uint32_t vectors = value_vectors(v_head_dim, LANES);
+    enum { WORKGROUP = 64, ROWS = 4, STEP = 32 };
+    /* More lanes along the features of large values, so that accumulators stay in registers. */
+    const uint32_t columns = v_head_dim > 128 ? 2 : 4;
+    const uint32_t lanes = STEP / columns;
+    const uint32_t vectors = value_vectors(v_head_dim, lanes);
     tile->constants.WORKGROUP = WORKGROUP;
     tile->constants.ROWS = ROWS;
-    tile->constants.COLUMNS = COLUMNS;
+    tile->constants.COLUMNS = columns;
     tile->constants.VALUE_VECTORS = vectors;
-    tile->rows = WORKGROUP / LANES * ROWS;
+    tile->rows = WORKGROUP / lanes * ROWS;
     tile->columns = STEP;
-    tile->shared_bytes = 16 * (SLICE + 1) * (tile->rows + STEP) + 4 * tile->rows * (LANES + STEP);
-    const uint32_t staging = 64 * COLUMNS / WORKGROUP;
-    const uint32_t slices = ceil_div(ceil_div(head_dim, 4), SLICE);
+    const uint32_t slice = lanes; /* vec4 of features that are staged at a time */
+    tile->shared_bytes =
+        16 * (slice + 1) * (tile->rows + STEP) + 4 * tile->rows * (lanes + STEP);
+    const uint32_t slices = ceil_div(ceil_div(head_dim, 4), slice);
+    const uint32_t staging = ceil_div(STEP * slice, WORKGROUP);
     tile->trips_base = 64 + 4 * ROWS * vectors;
-    tile->trips_per_unit = 1 + LANES +
+    tile->trips_per_unit = 1 + lanes +
                            VKMHA_KEY_CHUNK / STEP *
-                               (1 + slices * (1 + SLICE + ROWS + staging) + LANES +
+                               (1 + slices * (1 + slice + ROWS + staging) + lanes +
                                 vectors * (staging + STEP));
 }
 
@@ -130,7 +137,8 @@ static void lay_out_attention_direct(const vkmha_limits *limits, uint32_t head_d
 {
     const uint32_t lanes = simd_width(limits, 8, 32);
     const uint32_t vectors = value_vectors(v_head_dim, lanes);
-    const uint32_t rows = rows_for(vectors, 4);
+    /* Eight rows of large values take over two seconds to compile on lavapipe. */
+    const uint32_t rows = vectors <= 2 ? 8 : 4;
     const uint32_t columns = 32 / lanes;
     const uint32_t step = lanes * columns;
     tile->constants.WORKGROUP = lanes;
@@ -152,8 +160,10 @@ static void lay_out_attention_direct_subgroup(const vkmha_limits *limits, uint32
     /* The self-test has shown that the width is what the device tells. */
     const uint32_t width = limits->subgroup_size;
     const uint32_t vectors = value_vectors(v_head_dim, width);
-    const uint32_t rows = rows_for(vectors, 1);
-    const uint32_t columns = clamp(32 / width, 1, 8);
+    /* A lane's accumulators and scores must stay in registers. */
+    const uint32_t rows = vectors <= 2 ? 8 : vectors <= 8 ? 4 : 2;
+    const uint32_t columns = clamp(power_of_two_to(clamp(16 / vectors, 1, 4)), 1,
+                                   clamp(32 / width, 1, 4));
     const uint32_t step = width * columns;
     tile->constants.WORKGROUP = limits->device_type == VKMHA_DEVICE_SOFTWARE || width > 64 ? width : 64;
     tile->constants.ROWS = rows;
