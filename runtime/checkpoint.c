@@ -10,10 +10,10 @@ enum { MAX_NAME = 512 };
 
 /* How the weights of one kind of checkpoint are called, after the layer's prefix. */
 typedef struct vkmha_naming {
-    const char *anchor; /* the tensor that shows a layer of this kind */
+    const char *anchor;     /* the tensor that shows a layer of this kind */
     const char *weights[4]; /* query, key, value, output */
     const char *biases[4];
-    bool is_fused;      /* the first three are thirds of one tensor */
+    bool is_fused;      /* weights or biases of the first three that share a name are its thirds */
     bool is_transposed; /* stored [in, out] */
 } vkmha_naming;
 
@@ -52,13 +52,13 @@ static const vkmha_naming namings[] = {
 
 /* Tensors beside a layer's that change what it computes, and that vkmha_layer_params cannot say. */
 static const char *const unsupported[] = {
-    "bias_k",                             /* nn.MultiheadAttention(add_bias_kv=True) */
+    "bias_k", /* nn.MultiheadAttention(add_bias_kv=True) */
     "bias_v",
-    "q_norm.weight",                      /* Qwen3, Gemma 3: queries and keys are normalised */
+    "q_norm.weight", /* Qwen3, Gemma 3: queries and keys are normalised */
     "k_norm.weight",
-    "sinks",                              /* gpt-oss: one more term in the softmax */
-    "self.distance_embedding.weight",     /* BERT with relative positions */
-    "q_attn.weight",                      /* GPT-2's cross-attention: c_attn is key and value alone */
+    "sinks",                          /* gpt-oss: one more term in the softmax */
+    "self.distance_embedding.weight", /* BERT with relative positions */
+    "q_attn.weight",                  /* GPT-2's cross-attention: c_attn is key and value alone */
 };
 
 typedef struct vkmha_found_layer {
@@ -85,7 +85,8 @@ static bool shows_layer(const char *name, vkmha_found_layer *found)
     return false;
 }
 
-/* `wanted` names the prefix itself, or its end after a model's own prefix; a dot at the end does not count. */
+/* `wanted` names the prefix itself, or its end after a model's own prefix; a dot at the end does
+ * not count. */
 static bool prefix_matches(const char *prefix, const char *wanted)
 {
     size_t length = strlen(prefix);
@@ -156,11 +157,11 @@ static vkmha_status find_layer(const vkmha_file *file, const char *wanted, vkmha
     return matches == 1 ? VKMHA_OK : list_layers(file, wanted, matches, error);
 }
 
-/* ---- Tensors of a layer ------------------------------------------------------------------------------- */
+/* ---- Tensors of a layer ---------------------------------------------------------------------- */
 
-static vkmha_status find_tensor(const vkmha_file *file, const vkmha_found_layer *layer, const char *name,
-                                uint32_t num_dims, bool is_required, const vkmha_tensor **tensor,
-                                vkmha_type *type, vkmha_error *error)
+static vkmha_status find_tensor(const vkmha_file *file, const vkmha_found_layer *layer,
+                                const char *name, uint32_t num_dims, bool is_required,
+                                const vkmha_tensor **tensor, vkmha_type *type, vkmha_error *error)
 {
     char full[2 * MAX_NAME];
     snprintf(full, sizeof(full), "%s%s", layer->prefix, name);
@@ -219,8 +220,8 @@ static vkmha_status third_of(const vkmha_file *file, const vkmha_tensor *tensor,
     return VKMHA_OK;
 }
 
-static vkmha_status view_matrix(const vkmha_file *file, const vkmha_found_layer *layer, uint32_t index,
-                                vkmha_matrix *matrix, vkmha_error *error)
+static vkmha_status view_matrix(const vkmha_file *file, const vkmha_found_layer *layer,
+                                uint32_t index, vkmha_matrix *matrix, vkmha_error *error)
 {
     const vkmha_naming *naming = layer->naming;
     const vkmha_tensor *tensor = NULL;
@@ -232,8 +233,8 @@ static vkmha_status view_matrix(const vkmha_file *file, const vkmha_found_layer 
     const uint64_t pitch = tensor->dims[1];
     uint64_t rows = tensor->dims[naming->is_transposed ? 1 : 0];
     uint64_t first = 0;
-    const bool is_third = naming->is_fused && index < 3 &&
-                          strcmp(naming->weights[0], naming->weights[1]) == 0;
+    const bool is_third =
+        naming->is_fused && index < 3 && strcmp(naming->weights[0], naming->weights[1]) == 0;
     if (is_third) {
         status = third_of(file, tensor, rows, index, &first, &rows, error);
         if (status != VKMHA_OK) {
@@ -248,8 +249,8 @@ static vkmha_status view_matrix(const vkmha_file *file, const vkmha_found_layer 
     return VKMHA_OK;
 }
 
-static vkmha_status view_bias(const vkmha_file *file, const vkmha_found_layer *layer, uint32_t index,
-                              vkmha_vector *bias, vkmha_error *error)
+static vkmha_status view_bias(const vkmha_file *file, const vkmha_found_layer *layer,
+                              uint32_t index, vkmha_vector *bias, vkmha_error *error)
 {
     const vkmha_naming *naming = layer->naming;
     const vkmha_tensor *tensor = NULL;
@@ -267,7 +268,7 @@ static vkmha_status view_bias(const vkmha_file *file, const vkmha_found_layer *l
     return status;
 }
 
-/* ---- Heads -------------------------------------------------------------------------------------------- */
+/* ---- Heads ----------------------------------------------------------------------------------- */
 
 /* The head count that the file tells; 0 where it tells none. */
 static vkmha_status read_num_heads(const vkmha_file *file, uint64_t *num_heads, vkmha_error *error)
@@ -280,7 +281,8 @@ static vkmha_status read_num_heads(const vkmha_file *file, uint64_t *num_heads, 
             continue;
         }
         const size_t digits = strspn(text, "0123456789");
-        *num_heads = digits > 0 && digits < 10 && text[digits] == '\0' ? strtoul(text, NULL, 10) : 0;
+        *num_heads =
+            digits > 0 && digits < 10 && text[digits] == '\0' ? strtoul(text, NULL, 10) : 0;
         if (*num_heads == 0) {
             return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
                                    "metadata %s \"%.40s\" is no number of heads", names[i], text);
@@ -289,19 +291,21 @@ static vkmha_status read_num_heads(const vkmha_file *file, uint64_t *num_heads, 
     return VKMHA_OK;
 }
 
-/* Refuses a weight whose rows are not a whole number of heads of `head_size`. */
-static vkmha_status check_rows(const vkmha_file *file, const vkmha_found_layer *found, uint32_t index,
-                               uint64_t rows, const char *heads_name, uint64_t num_heads,
-                               const char *size_name, uint64_t head_size, vkmha_error *error)
+/* Refuses the query, key or value weight, of `rows` output features, that is not num_heads of
+ * head_dim. */
+static vkmha_status check_rows(const vkmha_file *file, const vkmha_found_layer *found,
+                               uint32_t index, uint64_t rows, uint64_t num_heads, uint64_t head_dim,
+                               vkmha_status refusal, vkmha_error *error)
 {
-    if (num_heads > 0 && num_heads * head_size == rows) {
+    if (num_heads > 0 && num_heads * head_dim == rows) {
         return VKMHA_OK;
     }
-    return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
-                           "tensor \"%.240s%s\": its %" PRIu64 " output features are not %s %" PRIu64
-                           " x %s %" PRIu64,
-                           found->prefix, found->naming->weights[index], rows, heads_name, num_heads,
-                           size_name, head_size);
+    return vkmha_file_fail(error, refusal, file->path,
+                           "tensor \"%.240s%s\": its %" PRIu64
+                           " output features are not %s %" PRIu64 " x %s %" PRIu64,
+                           found->prefix, found->naming->weights[index], rows,
+                           index == 0 ? "num_heads" : "num_kv_heads", num_heads,
+                           index == 2 ? "v_head_dim" : "head_dim", head_dim);
 }
 
 /* Sets the counts and sizes of a layer whose weights are set. */
@@ -309,49 +313,51 @@ static vkmha_status count_heads(const vkmha_file *file, const vkmha_found_layer 
                                 const vkmha_checkpoint_params *params, vkmha_layer_params *layer,
                                 vkmha_error *error)
 {
-    const uint64_t rows_q = layer->w_q.rows;
+    const uint64_t rows[] = {layer->w_q.rows, layer->w_k.rows, layer->w_v.rows};
+    /* Counts that were asked for are the caller's mistake, others the file's. */
+    const bool is_asked = params->num_heads || params->num_kv_heads || params->head_dim;
+    const vkmha_status refusal = is_asked ? VKMHA_ERROR_INVALID_ARGUMENT : VKMHA_ERROR_FILE;
     uint64_t num_heads = params->num_heads;
     vkmha_status status = VKMHA_OK;
     if (num_heads == 0 && params->head_dim != 0) {
-        num_heads = rows_q / params->head_dim;
+        num_heads = rows[0] / params->head_dim;
     } else if (num_heads == 0) {
         status = read_num_heads(file, &num_heads, error);
-    }
-    if (status == VKMHA_OK && num_heads == 0 && params->head_dim == 0) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                          "num_heads is 0, and the file does not tell it: give num_heads or head_dim");
-    }
-    const uint64_t head_dim = params->head_dim || num_heads == 0 ? params->head_dim : rows_q / num_heads;
-    if (status == VKMHA_OK) {
-        status = check_rows(file, found, 0, rows_q, "num_heads", num_heads, "head_dim", head_dim, error);
+        if (status == VKMHA_OK && num_heads == 0) {
+            status = vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                                "num_heads is 0, and the file does not tell it: give num_heads or "
+                                "head_dim");
+        }
     }
     if (status != VKMHA_OK) {
         return status;
     }
-    const uint64_t num_kv_heads =
-        params->num_kv_heads ? params->num_kv_heads : layer->w_k.rows / head_dim;
-    status = check_rows(file, found, 1, layer->w_k.rows, "num_kv_heads", num_kv_heads, "head_dim",
-                        head_dim, error);
+    const uint64_t head_dim = params->head_dim ? params->head_dim : rows[0] / num_heads;
+    status = check_rows(file, found, 0, rows[0], num_heads, head_dim, refusal, error);
+    if (status != VKMHA_OK) {
+        return status;
+    }
+    const uint64_t num_kv_heads = params->num_kv_heads ? params->num_kv_heads : rows[1] / head_dim;
+    status = check_rows(file, found, 1, rows[1], num_kv_heads, head_dim, refusal, error);
     if (status != VKMHA_OK) {
         return status;
     }
     if (num_heads % num_kv_heads != 0) {
-        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+        return vkmha_file_fail(error, refusal, file->path,
                                "num_kv_heads %" PRIu64 " does not divide num_heads %" PRIu64,
                                num_kv_heads, num_heads);
     }
-    const uint64_t v_head_dim = layer->w_v.rows / num_kv_heads;
-    status = check_rows(file, found, 2, layer->w_v.rows, "num_kv_heads", num_kv_heads, "v_head_dim",
-                        v_head_dim, error);
+    const uint64_t v_head_dim = rows[2] / num_kv_heads;
+    status = check_rows(file, found, 2, rows[2], num_kv_heads, v_head_dim, refusal, error);
     if (status != VKMHA_OK) {
         return status;
     }
     if (layer->w_o.columns != num_heads * v_head_dim) {
-        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
-                               "tensor \"%.240s%s\": its %" PRIu64
-                               " input features are not num_heads %" PRIu64 " x v_head_dim %" PRIu64,
-                               found->prefix, found->naming->weights[3], layer->w_o.columns, num_heads,
-                               v_head_dim);
+        return vkmha_file_fail(
+            error, VKMHA_ERROR_FILE, file->path,
+            "tensor \"%.240s%s\": its %" PRIu64 " input features are not num_heads %" PRIu64
+            " x v_head_dim %" PRIu64,
+            found->prefix, found->naming->weights[3], layer->w_o.columns, num_heads, v_head_dim);
     }
     layer->num_heads = (uint32_t)num_heads;
     layer->num_kv_heads = (uint32_t)num_kv_heads;
@@ -370,7 +376,8 @@ vkmha_status vkmha_checkpoint_layer(const vkmha_file *file, const vkmha_checkpoi
     vkmha_error_clear(error);
     const vkmha_checkpoint_params defaults = {0};
     if (!file || !layer) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "%s is NULL", file ? "layer" : "file");
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "%s is NULL",
+                          file ? "layer" : "file");
     }
     if (!params) {
         params = &defaults;
@@ -383,7 +390,8 @@ vkmha_status vkmha_checkpoint_layer(const vkmha_file *file, const vkmha_checkpoi
     }
     vkmha_found_layer found;
     vkmha_status status = find_layer(file, params->prefix ? params->prefix : "", &found, error);
-    for (size_t i = 0; status == VKMHA_OK && i < sizeof(unsupported) / sizeof(unsupported[0]); i++) {
+    for (size_t i = 0; status == VKMHA_OK && i < sizeof(unsupported) / sizeof(unsupported[0]);
+         i++) {
         char name[2 * MAX_NAME];
         snprintf(name, sizeof(name), "%s%s", found.prefix, unsupported[i]);
         if (vkmha_file_find(file, name)) {

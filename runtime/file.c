@@ -25,7 +25,7 @@
 
 #include "convert.h"
 
-/* ---- Messages ----------------------------------------------------------------------------------------- */
+/* ---- Messages -------------------------------------------------------------------------------- */
 
 vkmha_status vkmha_file_fail(vkmha_error *error, vkmha_status status, const char *path,
                              const char *format, ...)
@@ -60,7 +60,7 @@ static vkmha_status cannot(const char *path, const char *action, vkmha_error *er
                            strerror(errno ? errno : EIO));
 }
 
-/* ---- What the systems do differently ------------------------------------------------------------------ */
+/* ---- What the systems do differently --------------------------------------------------------- */
 
 #ifdef _WIN32
 static vkmha_status read_bytes(vkmha_file *file, vkmha_error *error)
@@ -128,8 +128,8 @@ static vkmha_status read_bytes(vkmha_file *file, vkmha_error *error)
     } else if (!S_ISREG(info.st_mode)) {
         status = vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path, "not a regular file");
     } else if ((uintmax_t)info.st_size > SIZE_MAX) {
-        status = vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
-                                 "larger than the address space");
+        status =
+            vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path, "larger than the address space");
     } else if (info.st_size > 0) {
         file->size = (uint64_t)info.st_size;
         void *mapping = mmap(NULL, (size_t)file->size, PROT_READ, MAP_PRIVATE, descriptor, 0);
@@ -169,7 +169,7 @@ static bool replace_file(const char *from, const char *to)
 }
 #endif
 
-/* ---- Opening ------------------------------------------------------------------------------------------ */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -246,7 +246,7 @@ void vkmha_file_close(vkmha_file *file)
     vkmha_host_release(&host, file);
 }
 
-/* ---- Tensors ------------------------------------------------------------------------------------------ */
+/* ---- Tensors --------------------------------------------------------------------------------- */
 
 uint32_t vkmha_file_type_bytes(vkmha_file_type type)
 {
@@ -363,20 +363,21 @@ vkmha_status vkmha_tensor_to_f32(const vkmha_tensor *tensor, float *values, vkmh
     return VKMHA_OK;
 }
 
-/* ---- Writing ------------------------------------------------------------------------------------------ */
+/* ---- Writing --------------------------------------------------------------------------------- */
 
 static void list_dims(const uint64_t *dims, uint32_t num_dims, char *text, size_t size)
 {
     size_t length = 0;
     text[0] = '\0';
     for (uint32_t i = 0; i < num_dims; i++) {
-        length += (size_t)snprintf(text + length, size - length, "%s%" PRIu64, i ? ", " : "", dims[i]);
+        length +=
+            (size_t)snprintf(text + length, size - length, "%s%" PRIu64, i ? ", " : "", dims[i]);
     }
 }
 
 /* The header of one fp32 tensor; the data follow. */
-static size_t make_header(bool is_safetensors, const uint64_t *dims, uint32_t num_dims, uint64_t bytes,
-                          char *header, size_t size)
+static size_t make_header(bool is_safetensors, const uint64_t *dims, uint32_t num_dims,
+                          uint64_t bytes, char *header, size_t size)
 {
     char shape[256];
     list_dims(dims, num_dims, shape, sizeof(shape));
@@ -387,8 +388,8 @@ static size_t make_header(bool is_safetensors, const uint64_t *dims, uint32_t nu
                                 "%" PRIu64 "]}}",
                                 shape, bytes)
                      : snprintf(header + start, size - start,
-                                "{'descr': '<f4', 'fortran_order': False, 'shape': (%s%s), }", shape,
-                                num_dims == 1 ? "," : "");
+                                "{'descr': '<f4', 'fortran_order': False, 'shape': (%s%s), }",
+                                shape, num_dims == 1 ? "," : "");
     /* Both formats want the data aligned: numpy to 64 bytes with a line's end, safetensors to 8. */
     const size_t alignment = is_safetensors ? 8 : 64;
     size_t end = start + (size_t)length;
@@ -438,12 +439,12 @@ vkmha_status vkmha_file_write(const char *path, const float *values, const uint6
     vkmha_error_clear(error);
     char temporary[4096];
     if (!path || (num_dims > 0 && !dims)) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "%s is NULL", path ? "dims" : "path");
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "%s is NULL",
+                          path ? "dims" : "path");
     }
     if (path[0] == '\0' || strlen(path) > sizeof(temporary) - sizeof(".part99")) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                          "path has %zu bytes, not 1..%zu", strlen(path),
-                          sizeof(temporary) - sizeof(".part99"));
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "path has %zu bytes, not 1..%zu",
+                          strlen(path), sizeof(temporary) - sizeof(".part99"));
     }
     if (num_dims > VKMHA_MAX_TENSOR_DIMS) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "num_dims %" PRIu32 " exceeds %d",
@@ -461,8 +462,8 @@ vkmha_status vkmha_file_write(const char *path, const float *values, const uint6
         return vkmha_file_fail(error, VKMHA_ERROR_FILE, path, "not a regular file");
     }
     char header[1024];
-    const size_t header_bytes = make_header(ends_with(path, ".safetensors"), dims, num_dims, bytes,
-                                            header, sizeof(header));
+    const size_t header_bytes =
+        make_header(ends_with(path, ".safetensors"), dims, num_dims, bytes, header, sizeof(header));
     /* The first free name beside the file: others may be another writer's, or left by a crash. */
     bool is_written = false;
     for (uint32_t i = 0; i < 100 && !is_written; i++) {

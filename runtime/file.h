@@ -27,7 +27,8 @@ vkmha_status vkmha_safetensors_parse(vkmha_file *file, vkmha_error *error) VKMHA
 vkmha_status vkmha_safetensors_parse_index(vkmha_file *file, vkmha_error *error) VKMHA_CHECKED;
 vkmha_status vkmha_npy_parse(vkmha_file *file, vkmha_error *error) VKMHA_CHECKED;
 
-/* vkmha_fail with the path before the reason: cut at its start where it is long, control characters replaced. */
+/* vkmha_fail with the path before the reason: cut at its start where it is long, control characters
+ * replaced. */
 vkmha_status vkmha_file_fail(vkmha_error *error, vkmha_status status, const char *path,
                              const char *format, ...) VKMHA_PRINTF(4, 5);
 
@@ -37,8 +38,9 @@ vkmha_status vkmha_file_sort(vkmha_file *file, vkmha_error *error) VKMHA_CHECKED
 /* Bytes of an element; 0 for VKMHA_FILE_OTHER. */
 uint32_t vkmha_file_type_bytes(vkmha_file_type type);
 
-/* *count = the product of dims, *bytes = count * element_bytes; false where 8 bytes for each element, zero dims
- * taken as one, do not fit in 63 bits: so no product of some of the dims overflows later. */
+/* *count = the product of dims, *bytes = count * element_bytes; false where 8 bytes for each
+ * element, zero dims taken as one, do not fit in 63 bits: so no product of some of the dims
+ * overflows later. */
 bool vkmha_tensor_size(const uint64_t *dims, uint32_t num_dims, uint32_t element_bytes,
                        uint64_t *count, uint64_t *bytes);
 

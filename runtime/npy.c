@@ -8,8 +8,9 @@ static const struct {
     const char *name;
     vkmha_file_type type;
 } descriptions[] = {
-    {"<f4", VKMHA_FILE_F32}, {"<f2", VKMHA_FILE_F16},  {"<f8", VKMHA_FILE_F64}, {"|u1", VKMHA_FILE_U8},
-    {"|b1", VKMHA_FILE_BOOL}, {"<i4", VKMHA_FILE_I32}, {"<i8", VKMHA_FILE_I64},
+    {"<f4", VKMHA_FILE_F32}, {"<f2", VKMHA_FILE_F16},  {"<f8", VKMHA_FILE_F64},
+    {"|u1", VKMHA_FILE_U8},  {"|b1", VKMHA_FILE_BOOL}, {"<i4", VKMHA_FILE_I32},
+    {"<i8", VKMHA_FILE_I64},
 };
 
 static const char not_numpy[] = "its header is not the dictionary that numpy writes";
@@ -76,7 +77,8 @@ static void read_shape(vkmha_npy_text *text, vkmha_tensor *tensor)
         uint64_t size = 0;
         skip_spaces(text);
         const char *first = text->at;
-        while (text->at < text->end && *text->at >= '0' && *text->at <= '9' && text->at - first < 18) {
+        while (text->at < text->end && *text->at >= '0' && *text->at <= '9' &&
+               text->at - first < 18) {
             size = size * 10 + (uint64_t)(*text->at++ - '0');
         }
         if (text->at == first || tensor->num_dims == VKMHA_MAX_TENSOR_DIMS) {

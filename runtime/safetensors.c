@@ -1,4 +1,5 @@
-/* The safetensors format: 8 bytes of header length, a JSON header, data. Everything is checked before it is used. */
+/* The safetensors format: 8 bytes of header length, a JSON header, data. Everything is checked
+ * before it is used. */
 #include "file.h"
 
 #include <inttypes.h>
@@ -48,7 +49,7 @@ static uint64_t read_length(const unsigned char *bytes)
     return length;
 }
 
-/* ---- The text, before the JSON parser sees it ----------------------------------------------------------- */
+/* ---- The text, before the JSON parser sees it ------------------------------------------------ */
 
 /* Bytes of the UTF-8 sequence at `text`, or 0 where it is malformed, overlong or a surrogate. */
 static uint32_t utf8_bytes(const unsigned char *text, uint64_t left)
@@ -76,7 +77,8 @@ static bool is_space(unsigned char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Bytes of the whole number at `text`, at most 16 digits and not led by 0; 0 where there is none. */
+/* Bytes of the whole number at `text`, at most 16 digits and not led by 0; 0 where there is none.
+ */
 static uint64_t integer_bytes(const unsigned char *text, uint64_t left)
 {
     uint64_t count = 0;
@@ -89,8 +91,9 @@ static uint64_t integer_bytes(const unsigned char *text, uint64_t left)
 }
 
 /*
- * What the JSON parser would let pass, or would alter: bad UTF-8, a NUL or line's end in a name, 2.0 and 02 for 2, text
- * around the object, endless nesting. Returns the rule that is broken, and where; NULL where there is none.
+ * What the JSON parser would let pass, or would alter: bad UTF-8, a NUL or line's end in a
+ * name, 2.0 and 02 for 2, text around the object, endless nesting. Returns the rule that is broken,
+ * and where; NULL where there is none.
  */
 static const char *find_fault(const unsigned char *text, uint64_t size, bool integers_only,
                               uint64_t *at)
@@ -150,13 +153,14 @@ static vkmha_status parse_json(vkmha_file *file, uint64_t start, uint64_t size, 
     const char *end = NULL;
     file->header = cJSON_ParseWithLengthOpts((const char *)text, (size_t)size, &end, 0);
     if (!file->header) {
-        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path, "header, byte %" PRIu64
-                               ": not JSON", start + (uint64_t)(end - (const char *)text));
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "header, byte %" PRIu64 ": not JSON",
+                               start + (uint64_t)(end - (const char *)text));
     }
     return VKMHA_OK;
 }
 
-/* ---- Entries ------------------------------------------------------------------------------------------- */
+/* ---- Entries --------------------------------------------------------------------------------- */
 
 /* A whole number below 2^53, which a double holds exactly. */
 static bool read_integer(const cJSON *item, uint64_t *value)
@@ -191,8 +195,8 @@ static vkmha_status check_unique(const vkmha_file *file, const cJSON *object, vk
     vkmha_status status = VKMHA_OK;
     for (uint64_t i = 1; i < count && status == VKMHA_OK; i++) {
         if (strcmp(names[i - 1], names[i]) == 0) {
-            status = vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path, "\"%.200s\" is given twice",
-                                     names[i]);
+            status = vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                                     "\"%.200s\" is given twice", names[i]);
         }
     }
     vkmha_host_release(&file->host, names);
@@ -202,7 +206,8 @@ static vkmha_status check_unique(const vkmha_file *file, const cJSON *object, vk
 static vkmha_status check_metadata(vkmha_file *file, const cJSON *metadata, vkmha_error *error)
 {
     if (!cJSON_IsObject(metadata)) {
-        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path, "__metadata__ is not an object");
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path,
+                               "__metadata__ is not an object");
     }
     const cJSON *value;
     cJSON_ArrayForEach(value, metadata)
@@ -219,7 +224,8 @@ static vkmha_status check_metadata(vkmha_file *file, const cJSON *metadata, vkmh
 static vkmha_status bad_entry(const vkmha_file *file, const char *name, const char *rule,
                               vkmha_error *error)
 {
-    return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path, "tensor \"%.200s\": %s", name, rule);
+    return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path, "tensor \"%.200s\": %s", name,
+                           rule);
 }
 
 static vkmha_status read_dtype(const vkmha_file *file, const cJSON *dtype, vkmha_tensor *tensor,
@@ -247,7 +253,8 @@ static vkmha_status read_shape(const vkmha_file *file, const cJSON *shape, vkmha
             return bad_entry(file, tensor->name, "shape has more than 8 dimensions", error);
         }
         if (!read_integer(size, &tensor->dims[tensor->num_dims++])) {
-            return bad_entry(file, tensor->name, "shape holds what is no integer below 2^53", error);
+            return bad_entry(file, tensor->name, "shape holds what is no integer below 2^53",
+                             error);
         }
     }
     return VKMHA_OK;
@@ -327,7 +334,8 @@ static vkmha_status check_cover(vkmha_file *file, uint64_t data_start, vkmha_err
         const unsigned char *data = file->tensors[i].data;
         if (data != expected) {
             return bad_entry(file, file->tensors[i].name,
-                             data < expected ? "its data overlap another's" : "a hole lies before its data",
+                             data < expected ? "its data overlap another's"
+                                             : "a hole lies before its data",
                              error);
         }
         expected = data + file->tensors[i].size_bytes;
@@ -381,7 +389,7 @@ vkmha_status vkmha_safetensors_parse(vkmha_file *file, vkmha_error *error)
     return status == VKMHA_OK ? vkmha_file_sort(file, error) : status;
 }
 
-/* ---- Sharded checkpoints ------------------------------------------------------------------------------- */
+/* ---- Sharded checkpoints --------------------------------------------------------------------- */
 
 /* Shards lie beside their index: a plain file name, nothing that leads elsewhere. */
 static bool is_plain_name(const char *name)

@@ -89,7 +89,7 @@ static vkmha_status read_sizes(vkmha_loader *load)
 
 /* ---- What is asked ------------------------------------------------------------------------- */
 
-/* Whether positions make a difference: an unsupported kind of them is harmless otherwise. */
+/* Positions matter to the causal order alone here: without it, any offset is harmless. */
 static vkmha_status read_causal(vkmha_loader *load)
 {
     vkmha_case *loaded = load->loaded;

@@ -58,7 +58,7 @@ typedef enum vkmha_skip {
 
 const char *vkmha_skip_name(vkmha_skip skip);
 
-/* A case file, as /tests/golden/README.md describes them. */
+/* A case file, as tests/golden/README.md describes them. */
 typedef struct vkmha_case {
     const char *name;
     const char *sentences; /* separated by " | "; NULL: none */
