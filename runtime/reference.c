@@ -2,6 +2,7 @@
 #include <vkmha/vkmha_reference.h>
 
 #include <float.h>
+#include <inttypes.h>
 #include <string.h>
 
 #include "convert.h"
@@ -18,26 +19,37 @@ typedef struct vkmha_values {
     uint64_t row_stride;
 } vkmha_values;
 
+/* Of one query: its keys, key_len of each at most; and the features of its result. */
+typedef struct vkmha_scratch {
+    uint64_t *key; /* those allowed, in ascending order */
+    double *score;
+    double *slack;  /* how far a kernel's score may be off */
+    double *weight; /* exp(score - maximum), not normalised */
+    double *most;   /* what a kernel's weight is at most */
+    double *moved;     /* how far the weighted sum may move, by weights and values that are off */
+    double *farthest;  /* a value's largest distance from the average */
+    double *magnitude; /* sum of |weighted values| */
+    double *largest;   /* |value| */
+} vkmha_scratch;
+
 typedef struct vkmha_reference {
     const vkmha_layer_params *layer;
     const vkmha_plan_params *plan;
     const vkmha_inputs *inputs;
     vkmha_chains chains;
+    double scale;
+    double scale_off; /* of its fp32 form */
     vkmha_values query;
     vkmha_values key;
     vkmha_values value;
     vkmha_values attention;
     double *weights; /* the caller's, or NULL */
-    /* Of one query, key_len of each. */
-    double *score;
-    double *slack; /* how far a score may be off, then how far a weight may be */
-    double *weight;
-    bool *is_allowed;
+    vkmha_scratch scratch;
 } vkmha_reference;
 
-static uint64_t longest(uint64_t chain, uint64_t worst)
+static double longest(uint64_t chain, uint64_t worst)
 {
-    return chain != 0 ? chain : worst;
+    return chain != 0 ? (double)chain : (double)worst;
 }
 
 /* ---- Projections -------------------------------------------------------------------------------------- */
@@ -49,35 +61,99 @@ typedef struct vkmha_feature_rows {
     const double *bound;
 } vkmha_feature_rows;
 
+/* Products are summed a tile at a time, so that a weight is converted once for several rows. */
+enum { TILE_ROWS = 16, TILE_FEATURES = 8, TILE_DEPTH = 64 };
+
+typedef struct vkmha_project_tile {
+    uint32_t rows;
+    uint32_t features;
+    uint32_t depth;
+    double input[TILE_ROWS][TILE_DEPTH];
+    double off[TILE_ROWS][TILE_DEPTH];
+    double weight[TILE_DEPTH][TILE_FEATURES];
+    /* Sums over the whole depth. */
+    double sum[TILE_ROWS][TILE_FEATURES];
+    double magnitude[TILE_ROWS][TILE_FEATURES]; /* of the products' absolute values */
+    double carried[TILE_ROWS][TILE_FEATURES];   /* what the input's bounds make of it */
+    double row_size[TILE_ROWS];                 /* of the input's absolute values */
+    double feature_size[TILE_FEATURES];         /* of the weights' */
+} vkmha_project_tile;
+
+static void load_tile(vkmha_project_tile *tile, const vkmha_feature_rows *input, uint64_t first_row,
+                      const vkmha_matrix *weight, uint64_t first_feature, uint64_t first_depth)
+{
+    for (uint32_t r = 0; r < tile->rows; r++) {
+        const uint64_t row = (first_row + r) * weight->columns + first_depth;
+        for (uint32_t k = 0; k < tile->depth; k++) {
+            tile->input[r][k] = input->exact ? (double)input->exact[row + k] : input->value[row + k];
+            tile->off[r][k] = input->exact ? 0.0 : input->bound[row + k];
+            tile->row_size[r] += fabs(tile->input[r][k]) + tile->off[r][k];
+        }
+    }
+    for (uint32_t k = 0; k < tile->depth; k++) {
+        for (uint32_t f = 0; f < TILE_FEATURES; f++) {
+            const uint64_t at = (first_feature + f) * weight->row_stride +
+                                (first_depth + k) * weight->column_stride;
+            tile->weight[k][f] =
+                f < tile->features ? (double)vkmha_load_element(weight->data, weight->type, at) : 0.0;
+            tile->feature_size[f] += fabs(tile->weight[k][f]);
+        }
+    }
+}
+
+static void add_tile(vkmha_project_tile *tile)
+{
+    for (uint32_t r = 0; r < tile->rows; r++) {
+        for (uint32_t k = 0; k < tile->depth; k++) {
+            const double x = tile->input[r][k];
+            const double off = tile->off[r][k];
+            const double size = fabs(x) + off;
+            for (uint32_t f = 0; f < TILE_FEATURES; f++) {
+                const double w = tile->weight[k][f];
+                tile->sum[r][f] += x * w;
+                tile->magnitude[r][f] += size * fabs(w);
+                tile->carried[r][f] += off * fabs(w);
+            }
+        }
+    }
+}
+
 /* output[r, n] = sum_k input[r, k] * weight[n, k] + bias[n]; output and bound may be NULL. */
 static void project(const vkmha_feature_rows *input, uint64_t rows, const vkmha_matrix *weight,
                     const vkmha_vector *bias, uint64_t chain, double *output, double *bound)
 {
-    const double sum_error = vkmha_sum_error(longest(chain, weight->columns + 1));
-    for (uint64_t n = 0; n < weight->rows; n++) {
-        const double added =
-            bias && bias->data ? (double)vkmha_load_element(bias->data, bias->type, n) : 0.0;
-        for (uint64_t r = 0; r < rows; r++) {
-            double sum = added;
-            double magnitude = fabs(added);
-            double carried = 0.0;
-            double flushed = 0.0;
-            for (uint64_t k = 0; k < weight->columns; k++) {
-                const double w = (double)vkmha_load_element(
-                    weight->data, weight->type, n * weight->row_stride + k * weight->column_stride);
-                const uint64_t at = r * weight->columns + k;
-                const double x = input->exact ? (double)input->exact[at] : input->value[at];
-                const double off = input->exact ? 0.0 : input->bound[at];
-                sum += x * w;
-                magnitude += (fabs(x) + off) * fabs(w);
-                carried += off * fabs(w);
-                flushed += VKMHA_FLUSH * (1.0 + fabs(x) + fabs(w));
+    /* The bias is one term more. */
+    const double sum_error = vkmha_likely_error(longest(chain, weight->columns) + 1.0);
+    for (uint64_t n = 0; n < weight->rows; n += TILE_FEATURES) {
+        for (uint64_t row = 0; row < rows; row += TILE_ROWS) {
+            vkmha_project_tile tile = {
+                .rows = rows - row < TILE_ROWS ? (uint32_t)(rows - row) : TILE_ROWS,
+                .features = weight->rows - n < TILE_FEATURES ? (uint32_t)(weight->rows - n)
+                                                             : TILE_FEATURES,
+            };
+            for (uint64_t k = 0; k < weight->columns; k += TILE_DEPTH) {
+                tile.depth = weight->columns - k < TILE_DEPTH ? (uint32_t)(weight->columns - k)
+                                                              : TILE_DEPTH;
+                load_tile(&tile, input, row, weight, n, k);
+                add_tile(&tile);
             }
-            if (output) {
-                output[r * weight->rows + n] = sum;
-            }
-            if (bound) {
-                bound[r * weight->rows + n] = carried + sum_error * magnitude + flushed;
+            for (uint32_t f = 0; f < tile.features; f++) {
+                const double added =
+                    bias && bias->data ? (double)vkmha_load_element(bias->data, bias->type, n + f)
+                                       : 0.0;
+                for (uint32_t r = 0; r < tile.rows; r++) {
+                    const uint64_t at = (row + r) * weight->rows + n + f;
+                    const double flushed =
+                        VKMHA_FLUSH *
+                        ((double)weight->columns + tile.row_size[r] + tile.feature_size[f]);
+                    if (output) {
+                        output[at] = tile.sum[r][f] + added;
+                    }
+                    if (bound) {
+                        bound[at] = tile.carried[r][f] + flushed +
+                                    sum_error * (tile.magnitude[r][f] + fabs(added));
+                    }
+                }
             }
         }
     }
@@ -164,141 +240,189 @@ static double score_key(const vkmha_reference *reference, uint64_t query_row, ui
                         double added, double *slack)
 {
     const uint32_t head_dim = reference->layer->head_dim;
-    const double scale = (double)reference->layer->scale;
     const double *query = reference->query.value + query_row;
     const double *key = reference->key.value + key_row;
+    const bool is_exact = !reference->query.bound;
     double sum = 0.0;
     double magnitude = 0.0;
     double carried = 0.0;
-    double flushed = 0.0;
+    double size = 0.0;
     for (uint32_t d = 0; d < head_dim; d++) {
-        const double query_off = reference->query.bound ? reference->query.bound[query_row + d] : 0.0;
-        const double key_off = reference->key.bound ? reference->key.bound[key_row + d] : 0.0;
+        const double query_off = is_exact ? 0.0 : reference->query.bound[query_row + d];
+        const double key_off = is_exact ? 0.0 : reference->key.bound[key_row + d];
+        const double query_size = fabs(query[d]) + query_off;
+        const double key_size = fabs(key[d]) + key_off;
         sum += query[d] * key[d];
-        magnitude += (fabs(query[d]) + query_off) * (fabs(key[d]) + key_off);
-        carried += fabs(query[d]) * key_off + query_off * (fabs(key[d]) + key_off);
-        flushed += VKMHA_FLUSH * (1.0 + fabs(query[d]) + fabs(key[d]));
+        magnitude += query_size * key_size;
+        carried += fabs(query[d]) * key_off + query_off * key_size;
+        size += query_size + key_size;
     }
-    /* The scale is applied to the query or to the sum, one rounding more either way. */
-    const double sum_error =
-        vkmha_sum_error(longest(reference->chains.score, head_dim)) + 2.0 * VKMHA_UNIT;
-    const double score = scale * sum;
-    *slack = fabs(scale) * (carried + sum_error * magnitude + flushed) + VKMHA_FLUSH * (1.0 + magnitude);
+    const double scale = fabs(reference->scale);
+    const double sum_error = vkmha_rounding_error(longest(reference->chains.score, head_dim));
+    /* Scaling rounds once more, be it the query or the sum that is scaled; so does the unit for second order. */
+    *slack = scale * (carried + (sum_error + 2.0 * VKMHA_UNIT) * magnitude) +
+             reference->scale_off * magnitude +
+             (1.0 + scale) * VKMHA_FLUSH * ((double)head_dim + size);
+    const double score = reference->scale * sum;
     return added == 0.0 ? score : add_mask(score, added, slack);
 }
 
-/* Softmax of one query's allowed keys: weights, and how far each may be off (a weight's change is never over 1). */
-static bool softmax(const vkmha_reference *reference, uint64_t count)
+/* Finds the keys that query i may attend and their scores; returns how many. */
+static uint64_t score_keys(const vkmha_reference *reference, uint64_t b, uint64_t h, uint64_t i)
 {
-    double maximum = -INFINITY;
-    bool has_any = false;
-    for (uint64_t j = 0; j < count; j++) {
-        if (reference->is_allowed[j]) {
-            has_any = true;
-            if (!(reference->score[j] <= maximum)) {
-                maximum = reference->score[j];
-            }
+    const vkmha_scratch *scratch = &reference->scratch;
+    const uint64_t group = reference->layer->num_heads / reference->layer->num_kv_heads;
+    const uint64_t end = visible_keys(reference, b, i);
+    uint64_t count = 0;
+    for (uint64_t j = 0; j < end; j++) {
+        double added;
+        if (masks_allow(reference, b, h, i, j, &added)) {
+            scratch->key[count] = j;
+            scratch->score[count] =
+                score_key(reference, row_of(&reference->query, b, h, i),
+                          row_of(&reference->key, b, h / group, j), added, &scratch->slack[count]);
+            count++;
         }
     }
-    if (!has_any) {
-        return false;
-    }
-    double sum = 0.0;
-    for (uint64_t j = 0; j < count; j++) {
-        reference->weight[j] =
-            reference->is_allowed[j] ? exp(reference->score[j] - maximum) : 0.0;
-        sum += reference->weight[j];
-    }
-    /* The exponent of weight j may be off by slack[j] in all; what all share cancels. */
-    const double rescale_error = 8.0 * vkmha_sum_error(longest(reference->chains.rescale, count));
-    double raised = 0.0;
-    double lowered = 0.0;
-    for (uint64_t j = 0; j < count; j++) {
-        reference->weight[j] /= sum;
-        const double distance = reference->is_allowed[j] ? reference->score[j] - maximum : 0.0;
-        reference->slack[j] += vkmha_exp_error(distance) + rescale_error;
-        raised += reference->weight[j] * exp(reference->slack[j]);
-        lowered += reference->weight[j] * exp(-reference->slack[j]);
-    }
-    for (uint64_t j = 0; j < count; j++) {
-        const double w = reference->weight[j];
-        double up = w * (exp(reference->slack[j]) / lowered - 1.0);
-        const double down = w * (1.0 - exp(-reference->slack[j]) / raised);
-        up = up > down ? up : down;
-        if (!reference->is_allowed[j]) {
-            reference->slack[j] = 0.0;
-        } else {
-            /* Not a number where an exponential overflowed: anything is possible then, but not more than 1. */
-            reference->slack[j] = (up <= 1.0 ? up : 1.0) + VKMHA_FLUSH;
-        }
-    }
-    return true;
+    return count;
 }
 
-static void average_values(const vkmha_reference *reference, uint64_t b, uint64_t h, uint64_t count,
-                           uint64_t result_row)
+/*
+ * Weights of the keys, not normalised, in a kernel and in truth: a kernel's exponents are off by its scores and its
+ * exponentials. Returns the weights' sum; *least is what a kernel's is at least.
+ */
+static double weigh_keys(const vkmha_reference *reference, uint64_t count, double *least)
 {
+    const vkmha_scratch *scratch = &reference->scratch;
+    double maximum = -INFINITY;
+    double ceiling = -INFINITY;
+    for (uint64_t n = 0; n < count; n++) {
+        maximum = fmax(maximum, scratch->score[n]);
+        ceiling = fmax(ceiling, scratch->score[n] + scratch->slack[n]);
+    }
+    const double exponentials = 1.0 + longest(reference->chains.rescale, count);
+    double sum = 0.0;
+    *least = 0.0;
+    for (uint64_t n = 0; n < count; n++) {
+        const double exponent = scratch->score[n] - maximum;
+        const double distance = ceiling - scratch->score[n] + scratch->slack[n];
+        const double off = scratch->slack[n] + vkmha_exp_error(distance, exponentials);
+        scratch->weight[n] = exp(exponent);
+        /* Kept finite: what a weight can do is limited by the values' range anyway. */
+        scratch->most[n] = exp(fmin(exponent + off, 700.0)) + VKMHA_FLUSH;
+        sum += scratch->weight[n];
+        *least += fmax(exp(exponent - off) - VKMHA_FLUSH, 0.0);
+    }
+    return sum;
+}
+
+/* sum / least, but never more than `limit`. */
+static double limited_ratio(double sum, double least, double limit)
+{
+    return sum < limit * least ? sum / least : limit;
+}
+
+/*
+ * The average o = sum_j w_j v_j / sum_j w_j, with its bound. A kernel's weights w' and values v' move it by
+ *     sum_j w'_j (v'_j - o) / sum_j w'_j = sum_j ((w'_j - w_j) (v_j - o) + w'_j (v'_j - v_j)) / sum_j w'_j,
+ * never by more than max_j |v'_j - o|: only distances from the average count. (The same weight enters both of a kernel's
+ * sums.) Then both sums are rounded, and divided.
+ */
+static void average_values(const vkmha_reference *reference, uint64_t b, uint64_t h, uint64_t count,
+                           double *average, double *bound)
+{
+    const vkmha_scratch *scratch = &reference->scratch;
+    const vkmha_values *values = &reference->value;
     const uint32_t v_head_dim = reference->layer->v_head_dim;
     const uint64_t group = reference->layer->num_heads / reference->layer->num_kv_heads;
-    const vkmha_values *values = &reference->value;
-    const double sum_error = 2.0 * vkmha_sum_error(longest(reference->chains.value, count + 1)) +
-                             8.0 * VKMHA_UNIT;
+    const size_t bytes = v_head_dim * sizeof(double);
+    memset(average, 0, bytes);
+    memset(bound, 0, bytes);
+    if (count == 0) {
+        return;
+    }
+    double least;
+    const double sum = weigh_keys(reference, count, &least);
+    for (uint64_t n = 0; n < count; n++) {
+        const double *value = values->value + row_of(values, b, h / group, scratch->key[n]);
+        const double weight = scratch->weight[n];
+        for (uint32_t d = 0; d < v_head_dim; d++) {
+            average[d] += weight * value[d];
+        }
+    }
     for (uint32_t d = 0; d < v_head_dim; d++) {
-        double sum = 0.0;
-        for (uint64_t j = 0; j < count; j++) {
-            if (reference->is_allowed[j]) {
-                sum += reference->weight[j] * values->value[row_of(values, b, h / group, j) + d];
+        average[d] /= sum;
+        scratch->moved[d] = 0.0;
+        scratch->farthest[d] = 0.0;
+        scratch->magnitude[d] = 0.0;
+        scratch->largest[d] = 0.0;
+    }
+    for (uint64_t n = 0; n < count; n++) {
+        const uint64_t row = row_of(values, b, h / group, scratch->key[n]);
+        const double most = scratch->most[n];
+        const double excess = most - scratch->weight[n];
+        for (uint32_t d = 0; d < v_head_dim; d++) {
+            const double off = values->bound ? values->bound[row + d] : 0.0;
+            const double distance = fabs(values->value[row + d] - average[d]);
+            const double size = fabs(values->value[row + d]) + off;
+            scratch->moved[d] += excess * distance + most * off;
+            scratch->magnitude[d] += most * size;
+            if (scratch->farthest[d] < distance + off) {
+                scratch->farthest[d] = distance + off;
+            }
+            if (scratch->largest[d] < size) {
+                scratch->largest[d] = size;
             }
         }
-        double off = VKMHA_FLUSH;
-        for (uint64_t j = 0; j < count; j++) {
-            if (!reference->is_allowed[j]) {
-                continue;
-            }
-            const uint64_t at = row_of(values, b, h / group, j) + d;
-            const double v = values->value[at];
-            const double v_off = values->bound ? values->bound[at] : 0.0;
-            const double w = reference->weight[j] + reference->slack[j];
-            /* Weights sum to 1 however they change, so only the distance from the mean counts. */
-            off += reference->slack[j] * fabs(v - sum) + w * v_off +
-                   sum_error * w * (fabs(v) + v_off) + VKMHA_FLUSH * (2.0 + fabs(v));
-        }
-        reference->attention.value[result_row + d] = sum;
-        reference->attention.bound[result_row + d] = off;
+    }
+    /* Weights are of one sign, and small ones may vanish in the sum one like the other: nothing random here. A sum of
+     * count terms is rounded count times at most; each rescale rounds it again. */
+    const double rescales = longest(reference->chains.rescale, count);
+    const double terms = fmin(longest(reference->chains.value, count), (double)count);
+    const double value_error = vkmha_rounding_error(terms + rescales + 1.0);
+    const double weight_error = vkmha_rounding_error(terms + rescales);
+    for (uint32_t d = 0; d < v_head_dim; d++) {
+        const double size = limited_ratio(scratch->magnitude[d], least, scratch->largest[d]);
+        const double moved = limited_ratio(scratch->moved[d], least, scratch->farthest[d]);
+        const double rounded = (value_error * size +
+                                weight_error * fmin(size, fabs(average[d]) + moved)) /
+                               (1.0 - weight_error);
+        const double flushed = VKMHA_FLUSH * ((double)count + rescales + 2.0);
+        /* A division within 2.5 ULP, or a reciprocal so exact and a product. */
+        const double divided = 6.0 * VKMHA_UNIT * (fabs(average[d]) + moved + rounded);
+        bound[d] = isfinite(average[d]) ? moved + rounded + divided + flushed : INFINITY;
+    }
+}
+
+/* One query's softmax weights, 0 for keys that are not allowed. */
+static void write_weights(const vkmha_reference *reference, uint64_t count, double *weights)
+{
+    const vkmha_scratch *scratch = &reference->scratch;
+    double sum = 0.0;
+    for (uint64_t n = 0; n < count; n++) {
+        sum += scratch->weight[n];
+    }
+    memset(weights, 0, reference->plan->key_len * sizeof(double));
+    for (uint64_t n = 0; n < count; n++) {
+        weights[scratch->key[n]] = scratch->weight[n] / sum;
     }
 }
 
 static void attend(const vkmha_reference *reference)
 {
-    const vkmha_layer_params *layer = reference->layer;
     const vkmha_plan_params *plan = reference->plan;
-    const uint64_t group = layer->num_heads / layer->num_kv_heads;
+    const uint64_t num_heads = reference->layer->num_heads;
     for (uint64_t b = 0; b < plan->batch_size; b++) {
-        for (uint64_t h = 0; h < layer->num_heads; h++) {
+        for (uint64_t h = 0; h < num_heads; h++) {
             for (uint64_t i = 0; i < plan->query_len; i++) {
-                const uint64_t count = visible_keys(reference, b, i);
-                for (uint64_t j = 0; j < count; j++) {
-                    double added;
-                    reference->slack[j] = 0.0;
-                    reference->score[j] = 0.0;
-                    reference->is_allowed[j] = masks_allow(reference, b, h, i, j, &added);
-                    if (reference->is_allowed[j]) {
-                        reference->score[j] =
-                            score_key(reference, row_of(&reference->query, b, h, i),
-                                      row_of(&reference->key, b, h / group, j), added,
-                                      &reference->slack[j]);
-                    }
-                }
-                const bool has_any = softmax(reference, count);
-                const uint64_t result_row = row_of(&reference->attention, b, h, i);
-                average_values(reference, b, h, has_any ? count : 0, result_row);
+                const uint64_t count = score_keys(reference, b, h, i);
+                const uint64_t row = row_of(&reference->attention, b, h, i);
+                average_values(reference, b, h, count, reference->attention.value + row,
+                               reference->attention.bound + row);
                 if (reference->weights) {
-                    double *row = reference->weights +
-                                  ((b * layer->num_heads + h) * plan->query_len + i) * plan->key_len;
-                    memset(row, 0, plan->key_len * sizeof(double));
-                    if (has_any) {
-                        memcpy(row, reference->weight, count * sizeof(double));
-                    }
+                    write_weights(reference, count,
+                                  reference->weights +
+                                      ((b * num_heads + h) * plan->query_len + i) * plan->key_len);
                 }
             }
         }
@@ -334,6 +458,38 @@ static void make_heads(const vkmha_reference *reference, const float *input, uin
     values->bound = NULL;
 }
 
+static void run(vkmha_reference *reference, const vkmha_sizes *sizes,
+                const vkmha_reference_outputs *outputs)
+{
+    const vkmha_layer_params *layer = reference->layer;
+    const vkmha_plan_params *plan = reference->plan;
+    const vkmha_inputs *inputs = reference->inputs;
+    const uint64_t queries = plan->batch_size * plan->query_len;
+    const uint64_t keys = plan->batch_size * plan->key_len;
+    make_heads(reference, inputs->query, queries, sizes->heads_query, &layer->w_q, &layer->b_q,
+               &reference->query);
+    make_heads(reference, inputs->key, keys, sizes->heads_key, &layer->w_k, &layer->b_k,
+               &reference->key);
+    make_heads(reference, inputs->value, keys, sizes->heads_value, &layer->w_v, &layer->b_v,
+               &reference->value);
+    attend(reference);
+    if (!layer->attention_only) {
+        const vkmha_feature_rows features = {
+            .value = reference->attention.value,
+            .bound = reference->attention.bound,
+        };
+        project(&features, queries, &layer->w_o, &layer->b_o, reference->chains.output,
+                outputs->output, outputs->output_bound);
+        return;
+    }
+    if (outputs->output) {
+        memcpy(outputs->output, reference->attention.value, sizes->output * sizeof(double));
+    }
+    if (outputs->output_bound) {
+        memcpy(outputs->output_bound, reference->attention.bound, sizes->output * sizeof(double));
+    }
+}
+
 vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, const vkmha_plan_params *plan,
                                  const vkmha_inputs *inputs, const vkmha_chains *chains,
                                  const vkmha_host *host, const vkmha_reference_outputs *outputs,
@@ -363,23 +519,26 @@ vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, const vkmha_pl
 
     vkmha_sizes sizes;
     vkmha_plan_sizes(&checked_layer, &checked_plan, &sizes);
+    const vkmha_layout layout = checked_plan.layout;
+    const uint32_t head_dim = checked_layer.head_dim;
+    const uint32_t v_head_dim = checked_layer.v_head_dim;
+    const uint64_t key_len = checked_plan.key_len;
+    const double fp32_scale = (double)checked_layer.scale;
+    const double scale = layer->has_scale ? fp32_scale : 1.0 / sqrt((double)head_dim);
     vkmha_reference reference = {
         .layer = &checked_layer,
         .plan = &checked_plan,
         .inputs = &checked_inputs,
+        .chains = chains ? *chains : (vkmha_chains){0},
+        .scale = scale,
+        .scale_off = fabs(scale - fp32_scale),
+        .query = lay_out(layout, checked_layer.num_heads, checked_plan.query_len, head_dim),
+        .key = lay_out(layout, checked_layer.num_kv_heads, key_len, head_dim),
+        .value = lay_out(layout, checked_layer.num_kv_heads, key_len, v_head_dim),
+        .attention = lay_out(layout, checked_layer.num_heads, checked_plan.query_len, v_head_dim),
         .weights = outputs->weights,
-        .query = lay_out(checked_plan.layout, checked_layer.num_heads, checked_plan.query_len,
-                         checked_layer.head_dim),
-        .key = lay_out(checked_plan.layout, checked_layer.num_kv_heads, checked_plan.key_len,
-                       checked_layer.head_dim),
-        .value = lay_out(checked_plan.layout, checked_layer.num_kv_heads, checked_plan.key_len,
-                         checked_layer.v_head_dim),
-        .attention = lay_out(checked_plan.layout, checked_layer.num_heads, checked_plan.query_len,
-                             checked_layer.v_head_dim),
     };
-    if (chains) {
-        reference.chains = *chains;
-    }
+    vkmha_scratch *scratch = &reference.scratch;
     const struct {
         double **memory;
         uint64_t count;
@@ -392,50 +551,33 @@ vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, const vkmha_pl
         {&reference.value.bound, sizes.heads_value},
         {&reference.attention.value, sizes.heads_attention},
         {&reference.attention.bound, sizes.heads_attention},
-        {&reference.score, checked_plan.key_len},
-        {&reference.slack, checked_plan.key_len},
-        {&reference.weight, checked_plan.key_len},
+        {&scratch->score, key_len},
+        {&scratch->slack, key_len},
+        {&scratch->weight, key_len},
+        {&scratch->most, key_len},
+        {&scratch->moved, v_head_dim},
+        {&scratch->farthest, v_head_dim},
+        {&scratch->magnitude, v_head_dim},
+        {&scratch->largest, v_head_dim},
     };
     const size_t num_blocks = sizeof(blocks) / sizeof(blocks[0]);
     double *memory[sizeof(blocks) / sizeof(blocks[0])] = {0};
-    reference.is_allowed = vkmha_host_allocate(&services, checked_plan.key_len, sizeof(bool));
-    bool has_memory = reference.is_allowed != NULL;
+    scratch->key = vkmha_host_allocate(&services, key_len, sizeof(*scratch->key));
+    bool has_memory = scratch->key != NULL;
     for (size_t i = 0; i < num_blocks && has_memory; i++) {
         memory[i] = vkmha_host_allocate(&services, blocks[i].count, sizeof(double));
         *blocks[i].memory = memory[i];
         has_memory = memory[i] != NULL;
     }
     if (has_memory) {
-        const uint64_t queries = checked_plan.batch_size * checked_plan.query_len;
-        const uint64_t keys = checked_plan.batch_size * checked_plan.key_len;
-        make_heads(&reference, checked_inputs.query, queries, sizes.heads_query, &checked_layer.w_q,
-                   &checked_layer.b_q, &reference.query);
-        make_heads(&reference, checked_inputs.key, keys, sizes.heads_key, &checked_layer.w_k,
-                   &checked_layer.b_k, &reference.key);
-        make_heads(&reference, checked_inputs.value, keys, sizes.heads_value, &checked_layer.w_v,
-                   &checked_layer.b_v, &reference.value);
-        attend(&reference);
-        if (!checked_layer.attention_only) {
-            const vkmha_feature_rows features = {.value = reference.attention.value,
-                                                 .bound = reference.attention.bound};
-            project(&features, queries, &checked_layer.w_o, &checked_layer.b_o,
-                    reference.chains.output, outputs->output, outputs->output_bound);
-        } else {
-            if (outputs->output) {
-                memcpy(outputs->output, reference.attention.value, sizes.output * sizeof(double));
-            }
-            if (outputs->output_bound) {
-                memcpy(outputs->output_bound, reference.attention.bound,
-                       sizes.output * sizeof(double));
-            }
-        }
+        run(&reference, &sizes, outputs);
     } else {
         status = vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
     }
     for (size_t i = 0; i < num_blocks; i++) {
         vkmha_host_release(&services, memory[i]);
     }
-    vkmha_host_release(&services, reference.is_allowed);
+    vkmha_host_release(&services, scratch->key);
     return status;
 }
 
@@ -444,9 +586,17 @@ vkmha_status vkmha_reference_project(const float *input, uint64_t rows, const vk
                                      double *bound, vkmha_error *error)
 {
     vkmha_error_clear(error);
-    if (!weight || !weight->data || (!input && rows > 0)) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "%s is NULL",
-                          !weight || !weight->data ? "weight" : "input");
+    if (!weight || !weight->data) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "weight is NULL");
+    }
+    if (!input && rows > 0) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                          "input is NULL, %" PRIu64 " rows are asked for", rows);
+    }
+    if (bias && bias->data && bias->size != weight->rows) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                          "bias has %" PRIu64 " elements, weight has %" PRIu64 " rows", bias->size,
+                          weight->rows);
     }
     vkmha_matrix resolved = *weight;
     resolved.row_stride = weight->row_stride ? weight->row_stride : weight->columns;

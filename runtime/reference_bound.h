@@ -12,19 +12,30 @@
 /* What flushing a denormal to zero can take away. */
 #define VKMHA_FLUSH 0x1p-126
 
-/* Relative error of a sum of `count` terms: the smaller of Higham's gamma and lambda sqrt(n) u, lambda = 10. */
-static inline double vkmha_sum_error(uint64_t count)
+/* Higham's gamma: relative error of `count` roundings, whatever their signs. */
+static inline double vkmha_rounding_error(double count)
 {
-    const double n = (double)count;
-    const double worst = n * VKMHA_UNIT < 0.5 ? n * VKMHA_UNIT / (1.0 - n * VKMHA_UNIT) : INFINITY;
-    const double probable = 10.0 * sqrt(n) * VKMHA_UNIT;
-    return worst < probable ? worst : probable;
+    const double sum = count * VKMHA_UNIT;
+    return sum < 1.0 ? sum / (1.0 - sum) : INFINITY;
 }
 
-/* Relative error of exp(x) in fp32, its argument rounded: Vulkan allows 3 + 2|x| ULP. */
-static inline double vkmha_exp_error(double x)
+/*
+ * The same where the signs may be taken as random: the smaller of gamma and lambda sqrt(n) u, lambda = 10. Equal terms
+ * are not random: each is rounded the same way while the sum keeps its exponent, which can reach n u / 4.
+ */
+static inline double vkmha_likely_error(double count)
 {
-    return (3.0 + 2.0 * fabs(x)) * 2.0 * VKMHA_UNIT + fabs(x) * VKMHA_UNIT;
+    const double likely = fmax(10.0 * sqrt(count), 0.25 * count) * VKMHA_UNIT;
+    return fmin(vkmha_rounding_error(count), likely);
+}
+
+/*
+ * How far `exponentials` chained factors exp(x_1) exp(x_2)... with |x_1| + |x_2| + ... = x may be off, as an
+ * exponent: Vulkan allows each 3 + 2|x| ULP, and x itself is a rounded difference.
+ */
+static inline double vkmha_exp_error(double x, double exponentials)
+{
+    return (6.0 * exponentials + 5.0 * x) * VKMHA_UNIT;
 }
 
 #endif

@@ -148,9 +148,9 @@ static bool windows_fit(const vkmha_planner *planner, const vkmha_attention *att
     }
     if (plan->has_key_lengths) {
         const uint64_t uniform_limit =
-            planner->limits->max_uniform_range_bytes < 4 * VKMHA_MAX_UNIFORM_LENGTHS
+            planner->limits->max_uniform_range_bytes < UINT64_C(4) * VKMHA_MAX_UNIFORM_LENGTHS
                 ? planner->limits->max_uniform_range_bytes
-                : 4 * VKMHA_MAX_UNIFORM_LENGTHS;
+                : UINT64_C(4) * VKMHA_MAX_UNIFORM_LENGTHS;
         const vkmha_box batches = {box->first_batch, box->batches, 0, 1, 0, 1};
         return vkmha_box_bytes(planner, &attention->lengths, &batches) <= uniform_limit;
     }

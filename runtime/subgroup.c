@@ -22,9 +22,10 @@ static bool saw_truth(const uint32_t *words, uint32_t invocation, uint32_t width
 {
     const uint32_t lane = invocation % width;
     const uint32_t first = invocation - lane;
-    const float sum = (float)width * (float)first + (float)(width * (width - 1) / 2);
+    const uint32_t lanes_sum = width * (width - 1) / 2;
+    const float sum = (float)(width * first + lanes_sum);
     return words[0] == width && words[1] == lane && words[2] == invocation / width &&
-           words[3] == width && words[4] == width * (width - 1) / 2 &&
+           words[3] == width && words[4] == lanes_sum &&
            bits_to_float(words[5]) == sum && bits_to_float(words[6]) == -(float)first &&
            words[7] == first && words[8] == first + width - 1 && words[9] == first + (lane ^ 1u) &&
            words[10] == first + (lane + 1) % width &&

@@ -194,8 +194,9 @@ static void lay_out_utility(const vkmha_limits *limits, uint32_t head_dim, uint3
 
 #define VKMHA_ROW(kernel_name, kernel_kind, needed, types, function)                               \
     {                                                                                              \
-        .name = #kernel_name, .kernel = kernel_kind, .needs = needed, .preferred_types = types,    \
-        .code = kernel_name##_code, .code_bytes = sizeof(kernel_name##_code), .lay_out = function, \
+        .name = #kernel_name, .kernel = (kernel_kind), .needs = (needed),                          \
+        .preferred_types = (types), .code = kernel_name##_code,                                    \
+        .code_bytes = sizeof(kernel_name##_code), .lay_out = (function),                           \
     }
 
 /* Later rows of a kernel override earlier ones on the device types named; the first is valid everywhere. */

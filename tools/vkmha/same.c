@@ -8,7 +8,11 @@
 static bool same_bits(const float *a, const float *b, uint64_t count, uint64_t *index)
 {
     for (uint64_t i = 0; i < count; i++) {
-        if (memcmp(&a[i], &b[i], sizeof(float)) != 0 && !(isnan(a[i]) && isnan(b[i]))) {
+        uint32_t a_bits;
+        uint32_t b_bits;
+        memcpy(&a_bits, &a[i], sizeof(a_bits));
+        memcpy(&b_bits, &b[i], sizeof(b_bits));
+        if (a_bits != b_bits && !(isnan(a[i]) && isnan(b[i]))) {
             *index = i;
             return false;
         }
