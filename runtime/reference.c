@@ -1,4 +1,4 @@
-/* The CPU reference: plain loops in double, each element with the error that fp32 kernels may make in it. */
+/* Plain loops in double, each element with the error that fp32 kernels may make in it. */
 #include <vkmha/vkmha_reference.h>
 
 #include <float.h>
@@ -10,7 +10,7 @@
 #include "params.h"
 #include "reference_bound.h"
 
-/* A tensor in double with what its elements may be off by; [batch, position, head, feature] by strides. */
+/* A tensor in double with what its elements may be off by; batch, head, position by strides. */
 typedef struct vkmha_values {
     double *value;
     double *bound; /* NULL: exact */
@@ -52,9 +52,9 @@ static double longest(uint64_t chain, uint64_t worst)
     return chain != 0 ? (double)chain : (double)worst;
 }
 
-/* ---- Projections -------------------------------------------------------------------------------------- */
+/* ---- Projections ------------------------------------------------------------------------------ */
 
-/* Rows of features: exact fp32, or double with what each may be off by. */
+/* Rows of features: exact fp32, or, where `value` is given, double with what each may be off by. */
 typedef struct vkmha_feature_rows {
     const float *exact;
     const double *value;
@@ -85,8 +85,9 @@ static void load_tile(vkmha_project_tile *tile, const vkmha_feature_rows *input,
     for (uint32_t r = 0; r < tile->rows; r++) {
         const uint64_t row = (first_row + r) * weight->columns + first_depth;
         for (uint32_t k = 0; k < tile->depth; k++) {
-            tile->input[r][k] = input->exact ? (double)input->exact[row + k] : input->value[row + k];
-            tile->off[r][k] = input->exact ? 0.0 : input->bound[row + k];
+            tile->input[r][k] =
+                input->value ? input->value[row + k] : (double)input->exact[row + k];
+            tile->off[r][k] = input->value ? input->bound[row + k] : 0.0;
             tile->row_size[r] += fabs(tile->input[r][k]) + tile->off[r][k];
         }
     }
@@ -94,8 +95,9 @@ static void load_tile(vkmha_project_tile *tile, const vkmha_feature_rows *input,
         for (uint32_t f = 0; f < TILE_FEATURES; f++) {
             const uint64_t at = (first_feature + f) * weight->row_stride +
                                 (first_depth + k) * weight->column_stride;
-            tile->weight[k][f] =
-                f < tile->features ? (double)vkmha_load_element(weight->data, weight->type, at) : 0.0;
+            if (f < tile->features) {
+                tile->weight[k][f] = (double)vkmha_load_element(weight->data, weight->type, at);
+            }
             tile->feature_size[f] += fabs(tile->weight[k][f]);
         }
     }
@@ -159,7 +161,7 @@ static void project(const vkmha_feature_rows *input, uint64_t rows, const vkmha_
     }
 }
 
-/* ---- Attention ---------------------------------------------------------------------------------------- */
+/* ---- Attention -------------------------------------------------------------------------------- */
 
 static uint64_t key_length(const vkmha_reference *reference, uint64_t b)
 {
@@ -219,8 +221,9 @@ static uint64_t row_of(const vkmha_values *values, uint64_t b, uint64_t h, uint6
 }
 
 /*
- * The fp32 sum of a score and a mask: rounding is monotonic, so the ends of the score's interval bound it, which keeps a
- * mask of -FLT_MAX sharp: it absorbs the scores. What lies below -FLT_MAX counts as that.
+ * The fp32 sum of a score and a mask: rounding is monotonic, so the ends of the score's interval
+ * bound it, which keeps a mask of -FLT_MAX sharp: it absorbs the scores. What lies below -FLT_MAX
+ * counts as that.
  */
 static double add_mask(double score, double added, double *slack)
 {
@@ -259,7 +262,7 @@ static double score_key(const vkmha_reference *reference, uint64_t query_row, ui
     }
     const double scale = fabs(reference->scale);
     const double sum_error = vkmha_rounding_error(longest(reference->chains.score, head_dim));
-    /* Scaling rounds once more, be it the query or the sum that is scaled; so does the unit for second order. */
+    /* One unit for the scaling, of the query or of the sum; one for terms of second order. */
     *slack = scale * (carried + (sum_error + 2.0 * VKMHA_UNIT) * magnitude) +
              reference->scale_off * magnitude +
              (1.0 + scale) * VKMHA_FLUSH * ((double)head_dim + size);
@@ -288,8 +291,8 @@ static uint64_t score_keys(const vkmha_reference *reference, uint64_t b, uint64_
 }
 
 /*
- * Weights of the keys, not normalised, in a kernel and in truth: a kernel's exponents are off by its scores and its
- * exponentials. Returns the weights' sum; *least is what a kernel's is at least.
+ * Weights of the keys, not normalised, in truth and in a kernel, whose exponents are off by its
+ * scores and its exponentials. Returns the weights' sum; *least is what a kernel's is at least.
  */
 static double weigh_keys(const vkmha_reference *reference, uint64_t count, double *least)
 {
@@ -323,10 +326,11 @@ static double limited_ratio(double sum, double least, double limit)
 }
 
 /*
- * The average o = sum_j w_j v_j / sum_j w_j, with its bound. A kernel's weights w' and values v' move it by
- *     sum_j w'_j (v'_j - o) / sum_j w'_j = sum_j ((w'_j - w_j) (v_j - o) + w'_j (v'_j - v_j)) / sum_j w'_j,
- * never by more than max_j |v'_j - o|: only distances from the average count. (The same weight enters both of a kernel's
- * sums.) Then both sums are rounded, and divided.
+ * The average o = sum_j w_j v_j / sum_j w_j, with its bound. A kernel's weights w' and values v', of
+ * which the same weights enter both sums, move it by
+ *     sum_j w'_j (v'_j - o) / sum_j w'_j
+ *     = sum_j ((w'_j - w_j) (v_j - o) + w'_j (v'_j - v_j)) / sum_j w'_j,
+ * never by more than max_j |v'_j - o|. Then both sums are rounded, and divided.
  */
 static void average_values(const vkmha_reference *reference, uint64_t b, uint64_t h, uint64_t count,
                            double *average, double *bound)
@@ -375,8 +379,8 @@ static void average_values(const vkmha_reference *reference, uint64_t b, uint64_
             }
         }
     }
-    /* Weights are of one sign, and small ones may vanish in the sum one like the other: nothing random here. A sum of
-     * count terms is rounded count times at most; each rescale rounds it again. */
+    /* Weights are of one sign, and small ones may vanish in the sum one like the other: nothing is
+     * random here. A term is rounded once for each other term, and again by each rescale. */
     const double rescales = longest(reference->chains.rescale, count);
     const double terms = fmin(longest(reference->chains.value, count), (double)count);
     const double value_error = vkmha_rounding_error(terms + rescales + 1.0);
@@ -429,7 +433,7 @@ static void attend(const vkmha_reference *reference)
     }
 }
 
-/* ---- The whole ---------------------------------------------------------------------------------------- */
+/* ---- The whole -------------------------------------------------------------------------------- */
 
 static vkmha_values lay_out(vkmha_layout layout, uint64_t heads, uint64_t positions, uint64_t features)
 {

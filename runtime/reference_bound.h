@@ -1,6 +1,6 @@
 /*
- * The rounding errors that an honest fp32 kernel may make (vkmha_reference.h tells the sources). Units: the unit
- * roundoff u = 2^-24; one ULP is at most 2 u of the value.
+ * The rounding errors that an honest fp32 kernel may make (vkmha_reference.h tells the sources).
+ * Units: the unit roundoff u = 2^-24; one ULP is at most 2 u of the value.
  */
 #ifndef VKMHA_RUNTIME_REFERENCE_BOUND_H
 #define VKMHA_RUNTIME_REFERENCE_BOUND_H
@@ -20,8 +20,9 @@ static inline double vkmha_rounding_error(double count)
 }
 
 /*
- * The same where the signs may be taken as random: the smaller of gamma and lambda sqrt(n) u, lambda = 10. Equal terms
- * are not random: each is rounded the same way while the sum keeps its exponent, which can reach n u / 4.
+ * The same where the signs may be taken as random: the smaller of gamma and lambda sqrt(n) u,
+ * lambda = 10. Equal terms are not random: each is rounded the same way while the sum keeps its
+ * exponent, which can reach n u / 4.
  */
 static inline double vkmha_likely_error(double count)
 {
@@ -30,8 +31,8 @@ static inline double vkmha_likely_error(double count)
 }
 
 /*
- * How far `exponentials` chained factors exp(x_1) exp(x_2)... with |x_1| + |x_2| + ... = x may be off, as an
- * exponent: Vulkan allows each 3 + 2|x| ULP, and x itself is a rounded difference.
+ * How far `exponentials` chained factors exp(x_1) exp(x_2)... with |x_1| + |x_2| + ... = x may be
+ * off, as an exponent: Vulkan allows each 3 + 2|x| ULP, and x itself is a rounded difference.
  */
 static inline double vkmha_exp_error(double x, double exponentials)
 {
