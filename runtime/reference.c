@@ -52,7 +52,7 @@ static double longest(uint64_t chain, uint64_t worst)
     return chain != 0 ? (double)chain : (double)worst;
 }
 
-/* ---- Projections ------------------------------------------------------------------------------ */
+/* ---- Projections ----------------------------------------------------------------------------- */
 
 /* Rows of features: exact fp32, or, where `value` is given, double with what each may be off by. */
 typedef struct vkmha_feature_rows {
@@ -140,9 +140,9 @@ static void project(const vkmha_feature_rows *input, uint64_t rows, const vkmha_
                 add_tile(&tile);
             }
             for (uint32_t f = 0; f < tile.features; f++) {
+                const bool has_bias = bias && bias->data;
                 const double added =
-                    bias && bias->data ? (double)vkmha_load_element(bias->data, bias->type, n + f)
-                                       : 0.0;
+                    has_bias ? (double)vkmha_load_element(bias->data, bias->type, n + f) : 0.0;
                 for (uint32_t r = 0; r < tile.rows; r++) {
                     const uint64_t at = (row + r) * weight->rows + n + f;
                     const double flushed =
@@ -161,7 +161,7 @@ static void project(const vkmha_feature_rows *input, uint64_t rows, const vkmha_
     }
 }
 
-/* ---- Attention -------------------------------------------------------------------------------- */
+/* ---- Attention ------------------------------------------------------------------------------- */
 
 static uint64_t key_length(const vkmha_reference *reference, uint64_t b)
 {
@@ -230,8 +230,7 @@ static double add_mask(double score, double added, double *slack)
     const double sums[3] = {score + added, score - *slack + added, score + *slack + added};
     double rounded[3];
     for (uint32_t i = 0; i < 3; i++) {
-        const double clamped =
-            sums[i] < -FLT_MAX ? -FLT_MAX : sums[i] > FLT_MAX ? FLT_MAX : sums[i];
+        const double clamped = sums[i] < -FLT_MAX ? -FLT_MAX : fmin(sums[i], FLT_MAX);
         rounded[i] = i == 0 ? clamped : (double)(float)clamped;
     }
     *slack = fmax(rounded[2] - rounded[0], rounded[0] - rounded[1]);
@@ -402,11 +401,11 @@ static void average_values(const vkmha_reference *reference, uint64_t b, uint64_
 static void write_weights(const vkmha_reference *reference, uint64_t count, double *weights)
 {
     const vkmha_scratch *scratch = &reference->scratch;
+    memset(weights, 0, reference->plan->key_len * sizeof(double));
     double sum = 0.0;
     for (uint64_t n = 0; n < count; n++) {
         sum += scratch->weight[n];
     }
-    memset(weights, 0, reference->plan->key_len * sizeof(double));
     for (uint64_t n = 0; n < count; n++) {
         weights[scratch->key[n]] = scratch->weight[n] / sum;
     }
@@ -433,7 +432,7 @@ static void attend(const vkmha_reference *reference)
     }
 }
 
-/* ---- The whole -------------------------------------------------------------------------------- */
+/* ---- The whole ------------------------------------------------------------------------------- */
 
 static vkmha_values lay_out(vkmha_layout layout, uint64_t heads, uint64_t positions, uint64_t features)
 {
@@ -470,11 +469,11 @@ static void run(vkmha_reference *reference, const vkmha_sizes *sizes,
     const vkmha_inputs *inputs = reference->inputs;
     const uint64_t queries = plan->batch_size * plan->query_len;
     const uint64_t keys = plan->batch_size * plan->key_len;
-    make_heads(reference, inputs->query, queries, sizes->heads_query, &layer->w_q, &layer->b_q,
+    make_heads(reference, inputs->query, queries, sizes->query, &layer->w_q, &layer->b_q,
                &reference->query);
-    make_heads(reference, inputs->key, keys, sizes->heads_key, &layer->w_k, &layer->b_k,
+    make_heads(reference, inputs->key, keys, sizes->key, &layer->w_k, &layer->b_k,
                &reference->key);
-    make_heads(reference, inputs->value, keys, sizes->heads_value, &layer->w_v, &layer->b_v,
+    make_heads(reference, inputs->value, keys, sizes->value, &layer->w_v, &layer->b_v,
                &reference->value);
     attend(reference);
     if (!layer->attention_only) {
@@ -504,7 +503,9 @@ vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, const vkmha_pl
     vkmha_plan_params checked_plan;
     vkmha_inputs checked_inputs;
     vkmha_host services;
-    vkmha_status status = vkmha_host_init(&services, host, error);
+    vkmha_status status = outputs ? vkmha_host_init(&services, host, error)
+                                  : vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                                               "outputs is NULL");
     if (status == VKMHA_OK) {
         status = vkmha_check_layer(layer, &checked_layer, error);
     }
@@ -513,9 +514,6 @@ vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, const vkmha_pl
     }
     if (status == VKMHA_OK) {
         status = vkmha_check_inputs(&checked_layer, &checked_plan, inputs, &checked_inputs, error);
-    }
-    if (status == VKMHA_OK && !outputs) {
-        status = vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "outputs is NULL");
     }
     if (status != VKMHA_OK) {
         return status;
