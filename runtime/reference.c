@@ -52,6 +52,11 @@ static double longest(uint64_t chain, uint64_t worst)
     return chain != 0 ? (double)chain : (double)worst;
 }
 
+static uint32_t at_most(uint64_t count, uint32_t limit)
+{
+    return count < limit ? (uint32_t)count : limit;
+}
+
 /* ---- Projections ----------------------------------------------------------------------------- */
 
 /* Rows of features: exact fp32, or, where `value` is given, double with what each may be off by. */
@@ -129,13 +134,11 @@ static void project(const vkmha_feature_rows *input, uint64_t rows, const vkmha_
     for (uint64_t n = 0; n < weight->rows; n += TILE_FEATURES) {
         for (uint64_t row = 0; row < rows; row += TILE_ROWS) {
             vkmha_project_tile tile = {
-                .rows = rows - row < TILE_ROWS ? (uint32_t)(rows - row) : TILE_ROWS,
-                .features = weight->rows - n < TILE_FEATURES ? (uint32_t)(weight->rows - n)
-                                                             : TILE_FEATURES,
+                .rows = at_most(rows - row, TILE_ROWS),
+                .features = at_most(weight->rows - n, TILE_FEATURES),
             };
             for (uint64_t k = 0; k < weight->columns; k += TILE_DEPTH) {
-                tile.depth = weight->columns - k < TILE_DEPTH ? (uint32_t)(weight->columns - k)
-                                                              : TILE_DEPTH;
+                tile.depth = at_most(weight->columns - k, TILE_DEPTH);
                 load_tile(&tile, input, row, weight, n, k);
                 add_tile(&tile);
             }
@@ -163,21 +166,17 @@ static void project(const vkmha_feature_rows *input, uint64_t rows, const vkmha_
 
 /* ---- Attention ------------------------------------------------------------------------------- */
 
-static uint64_t key_length(const vkmha_reference *reference, uint64_t b)
-{
-    return reference->plan->has_key_lengths ? (uint64_t)reference->inputs->key_lengths[b]
-                                            : reference->plan->key_len;
-}
-
 /* Keys from here on are hidden from query i by lengths and causality. */
 static uint64_t visible_keys(const vkmha_reference *reference, uint64_t b, uint64_t i)
 {
-    const int64_t length = (int64_t)key_length(reference, b);
+    const vkmha_plan_params *plan = reference->plan;
+    const int64_t length =
+        plan->has_key_lengths ? reference->inputs->key_lengths[b] : (int64_t)plan->key_len;
     int64_t end = length;
-    if (reference->plan->causal == VKMHA_CAUSAL_TOP_LEFT) {
+    if (plan->causal == VKMHA_CAUSAL_TOP_LEFT) {
         end = (int64_t)i + 1;
-    } else if (reference->plan->causal == VKMHA_CAUSAL_BOTTOM_RIGHT) {
-        end = (int64_t)i + 1 + length - (int64_t)reference->plan->query_len;
+    } else if (plan->causal == VKMHA_CAUSAL_BOTTOM_RIGHT) {
+        end = (int64_t)i + 1 + length - (int64_t)plan->query_len;
     }
     return end < 0 ? 0 : end > length ? (uint64_t)length : (uint64_t)end;
 }
@@ -230,7 +229,8 @@ static double add_mask(double score, double added, double *slack)
     const double sums[3] = {score + added, score - *slack + added, score + *slack + added};
     double rounded[3];
     for (uint32_t i = 0; i < 3; i++) {
-        const double clamped = sums[i] < -FLT_MAX ? -FLT_MAX : fmin(sums[i], FLT_MAX);
+        const double clamped =
+            sums[i] < -FLT_MAX ? -FLT_MAX : sums[i] > FLT_MAX ? FLT_MAX : sums[i];
         rounded[i] = i == 0 ? clamped : (double)(float)clamped;
     }
     *slack = fmax(rounded[2] - rounded[0], rounded[0] - rounded[1]);
@@ -244,7 +244,7 @@ static double score_key(const vkmha_reference *reference, uint64_t query_row, ui
     const uint32_t head_dim = reference->layer->head_dim;
     const double *query = reference->query.value + query_row;
     const double *key = reference->key.value + key_row;
-    const bool is_exact = !reference->query.bound;
+    const bool is_exact = reference->layer->attention_only;
     double sum = 0.0;
     double magnitude = 0.0;
     double carried = 0.0;
@@ -471,25 +471,22 @@ static void run(vkmha_reference *reference, const vkmha_sizes *sizes,
     const uint64_t keys = plan->batch_size * plan->key_len;
     make_heads(reference, inputs->query, queries, sizes->query, &layer->w_q, &layer->b_q,
                &reference->query);
-    make_heads(reference, inputs->key, keys, sizes->key, &layer->w_k, &layer->b_k,
-               &reference->key);
+    make_heads(reference, inputs->key, keys, sizes->key, &layer->w_k, &layer->b_k, &reference->key);
     make_heads(reference, inputs->value, keys, sizes->value, &layer->w_v, &layer->b_v,
                &reference->value);
     attend(reference);
+    const vkmha_values *attention = &reference->attention;
     if (!layer->attention_only) {
-        const vkmha_feature_rows features = {
-            .value = reference->attention.value,
-            .bound = reference->attention.bound,
-        };
+        const vkmha_feature_rows features = {.value = attention->value, .bound = attention->bound};
         project(&features, queries, &layer->w_o, &layer->b_o, reference->chains.output,
                 outputs->output, outputs->output_bound);
         return;
     }
     if (outputs->output) {
-        memcpy(outputs->output, reference->attention.value, sizes->output * sizeof(double));
+        memcpy(outputs->output, attention->value, sizes->output * sizeof(double));
     }
     if (outputs->output_bound) {
-        memcpy(outputs->output_bound, reference->attention.bound, sizes->output * sizeof(double));
+        memcpy(outputs->output_bound, attention->bound, sizes->output * sizeof(double));
     }
 }
 
