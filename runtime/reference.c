@@ -1,7 +1,6 @@
 /* Plain loops in double, each element with the error that fp32 kernels may make in it. */
 #include <vkmha/vkmha_reference.h>
 
-#include <float.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -23,9 +22,9 @@ typedef struct vkmha_values {
 typedef struct vkmha_scratch {
     uint64_t *key; /* those allowed, in ascending order */
     double *score;
-    double *slack;  /* how far a kernel's score may be off */
-    double *weight; /* exp(score - maximum), not normalised */
-    double *most;   /* what a kernel's weight is at most */
+    double *slack;     /* how far a kernel's score may be off */
+    double *weight;    /* exp(score - maximum), not normalised */
+    double *most;      /* what a kernel's weight is at most */
     double *moved;     /* how far the weighted sum may move, by weights and values that are off */
     double *farthest;  /* a value's largest distance from the average */
     double *magnitude; /* sum of |weighted values| */
@@ -148,9 +147,8 @@ static void project(const vkmha_feature_rows *input, uint64_t rows, const vkmha_
                     has_bias ? (double)vkmha_load_element(bias->data, bias->type, n + f) : 0.0;
                 for (uint32_t r = 0; r < tile.rows; r++) {
                     const uint64_t at = (row + r) * weight->rows + n + f;
-                    const double flushed =
-                        VKMHA_FLUSH *
-                        ((double)weight->columns + tile.row_size[r] + tile.feature_size[f]);
+                    const double flushed = VKMHA_FLUSH * ((double)weight->columns +
+                                                          tile.row_size[r] + tile.feature_size[f]);
                     if (output) {
                         output[at] = tile.sum[r][f] + added;
                     }
@@ -207,8 +205,8 @@ static bool masks_allow(const vkmha_reference *reference, uint64_t b, uint64_t h
         return ((const uint8_t *)inputs->mask)[mask_index(plan, b, h, i, j)] != 0;
     }
     if (plan->mask == VKMHA_MASK_ADDITIVE) {
-        *added = (double)vkmha_load_element(inputs->mask, VKMHA_TYPE_F32,
-                                            mask_index(plan, b, h, i, j));
+        *added =
+            (double)vkmha_load_element(inputs->mask, VKMHA_TYPE_F32, mask_index(plan, b, h, i, j));
         return *added != -INFINITY;
     }
     return true;
@@ -217,24 +215,6 @@ static bool masks_allow(const vkmha_reference *reference, uint64_t b, uint64_t h
 static uint64_t row_of(const vkmha_values *values, uint64_t b, uint64_t h, uint64_t position)
 {
     return b * values->batch_stride + h * values->head_stride + position * values->row_stride;
-}
-
-/*
- * The fp32 sum of a score and a mask: rounding is monotonic, so the ends of the score's interval
- * bound it, which keeps a mask of -FLT_MAX sharp: it absorbs the scores. What lies below -FLT_MAX
- * counts as that.
- */
-static double add_mask(double score, double added, double *slack)
-{
-    const double sums[3] = {score + added, score - *slack + added, score + *slack + added};
-    double rounded[3];
-    for (uint32_t i = 0; i < 3; i++) {
-        const double clamped =
-            sums[i] < -FLT_MAX ? -FLT_MAX : sums[i] > FLT_MAX ? FLT_MAX : sums[i];
-        rounded[i] = i == 0 ? clamped : (double)(float)clamped;
-    }
-    *slack = fmax(rounded[2] - rounded[0], rounded[0] - rounded[1]);
-    return rounded[0];
 }
 
 /* The score of query i and key j, and how far an fp32 kernel's may be off. */
@@ -266,7 +246,7 @@ static double score_key(const vkmha_reference *reference, uint64_t query_row, ui
              reference->scale_off * magnitude +
              (1.0 + scale) * VKMHA_FLUSH * ((double)head_dim + size);
     const double score = reference->scale * sum;
-    return added == 0.0 ? score : add_mask(score, added, slack);
+    return added == 0.0 ? score : vkmha_mask_score(score, added, slack);
 }
 
 /* Finds the keys that query i may attend and their scores; returns how many. */
@@ -318,18 +298,11 @@ static double weigh_keys(const vkmha_reference *reference, uint64_t count, doubl
     return sum;
 }
 
-/* sum / least, but never more than `limit`. */
-static double limited_ratio(double sum, double least, double limit)
-{
-    return sum < limit * least ? sum / least : limit;
-}
-
 /*
- * The average o = sum_j w_j v_j / sum_j w_j, with its bound. A kernel's weights w' and values v', of
- * which the same weights enter both sums, move it by
- *     sum_j w'_j (v'_j - o) / sum_j w'_j
- *     = sum_j ((w'_j - w_j) (v_j - o) + w'_j (v'_j - v_j)) / sum_j w'_j,
- * never by more than max_j |v'_j - o|. Then both sums are rounded, and divided.
+ * The average o = sum_j w_j v_j / sum_j w_j, with its bound. A kernel's weights w' and values v',
+ * the same weights in both sums, move it by sum_j w'_j (v'_j - o) / sum_j w'_j = sum_j ((w'_j -
+ * w_j) (v_j - o) + w'_j (v'_j - v_j)) / sum_j w'_j, never by more than max_j |v'_j - o|. Then both
+ * sums are rounded, and divided.
  */
 static void average_values(const vkmha_reference *reference, uint64_t b, uint64_t h, uint64_t count,
                            double *average, double *bound)
@@ -385,11 +358,11 @@ static void average_values(const vkmha_reference *reference, uint64_t b, uint64_
     const double value_error = vkmha_rounding_error(terms + rescales + 1.0);
     const double weight_error = vkmha_rounding_error(terms + rescales);
     for (uint32_t d = 0; d < v_head_dim; d++) {
-        const double size = limited_ratio(scratch->magnitude[d], least, scratch->largest[d]);
-        const double moved = limited_ratio(scratch->moved[d], least, scratch->farthest[d]);
-        const double rounded = (value_error * size +
-                                weight_error * fmin(size, fabs(average[d]) + moved)) /
-                               (1.0 - weight_error);
+        const double size = vkmha_limited_ratio(scratch->magnitude[d], least, scratch->largest[d]);
+        const double moved = vkmha_limited_ratio(scratch->moved[d], least, scratch->farthest[d]);
+        const double rounded =
+            (value_error * size + weight_error * fmin(size, fabs(average[d]) + moved)) /
+            (1.0 - weight_error);
         const double flushed = VKMHA_FLUSH * ((double)count + rescales + 2.0);
         /* A division within 2.5 ULP, or a reciprocal so exact and a product. */
         const double divided = 6.0 * VKMHA_UNIT * (fabs(average[d]) + moved + rounded);
@@ -434,7 +407,8 @@ static void attend(const vkmha_reference *reference)
 
 /* ---- The whole ------------------------------------------------------------------------------- */
 
-static vkmha_values lay_out(vkmha_layout layout, uint64_t heads, uint64_t positions, uint64_t features)
+static vkmha_values lay_out(vkmha_layout layout, uint64_t heads, uint64_t positions,
+                            uint64_t features)
 {
     const bool heads_first = layout == VKMHA_LAYOUT_BHSD;
     return (vkmha_values){
@@ -500,9 +474,9 @@ vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, const vkmha_pl
     vkmha_plan_params checked_plan;
     vkmha_inputs checked_inputs;
     vkmha_host services;
-    vkmha_status status = outputs ? vkmha_host_init(&services, host, error)
-                                  : vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                                               "outputs is NULL");
+    vkmha_status status = outputs
+                              ? vkmha_host_init(&services, host, error)
+                              : vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "outputs is NULL");
     if (status == VKMHA_OK) {
         status = vkmha_check_layer(layer, &checked_layer, error);
     }

@@ -5,6 +5,7 @@
 #ifndef VKMHA_RUNTIME_REFERENCE_BOUND_H
 #define VKMHA_RUNTIME_REFERENCE_BOUND_H
 
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 
@@ -37,6 +38,31 @@ static inline double vkmha_likely_error(double count)
 static inline double vkmha_exp_error(double x, double exponentials)
 {
     return (6.0 * exponentials + 5.0 * x) * VKMHA_UNIT;
+}
+
+/*
+ * The fp32 sum of a score and a mask: rounding is monotonic, so the ends of the score's interval
+ * bound it, which keeps a mask of -FLT_MAX sharp: it absorbs the scores. What lies below -FLT_MAX
+ * counts as that.
+ */
+static inline double vkmha_mask_score(double score, double added, double *slack)
+{
+    const double sums[3] = {score + added, score - *slack + added, score + *slack + added};
+    double rounded[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        const double clamped = sums[i] < -FLT_MAX  ? -FLT_MAX
+                               : sums[i] > FLT_MAX ? FLT_MAX
+                                                   : sums[i];
+        rounded[i] = i == 0 ? clamped : (double)(float)clamped;
+    }
+    *slack = fmax(rounded[2] - rounded[0], rounded[0] - rounded[1]);
+    return rounded[0];
+}
+
+/* sum / least, but never more than `limit`. */
+static inline double vkmha_limited_ratio(double sum, double least, double limit)
+{
+    return sum < limit * least ? sum / least : limit;
 }
 
 #endif

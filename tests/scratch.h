@@ -1,8 +1,10 @@
-/* A folder of files for one test, gone after it. */
+/* A folder of files for one test, gone after it; files opened and refused. */
 #ifndef VKMHA_TESTS_SCRATCH_H
 #define VKMHA_TESTS_SCRATCH_H
 
+#include <inttypes.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +13,8 @@
 #include <unistd.h>
 
 #include <criterion/criterion.h>
+
+#include <vkmha/vkmha_files.h>
 
 static char scratch_folder[64];
 
@@ -82,6 +86,76 @@ static inline const char *scratch_safetensors(const char *name, const char *head
     const char *path = scratch_write(name, bytes, 8 + length + data_bytes);
     free(bytes);
     return path;
+}
+
+* /
+
+    /* An allocator that counts, and fails when told to. */
+    typedef struct scratch_allocator {
+    uint64_t calls;
+    uint64_t failing_call; /* 0: none */
+    uint64_t live;
+    uint64_t total_bytes;
+} scratch_allocator;
+
+static inline void *scratch_allocate(void *user, size_t bytes)
+{
+    scratch_allocator *allocator = user;
+    allocator->calls++;
+    if (allocator->calls == allocator->failing_call) {
+        return NULL;
+    }
+    void *memory = malloc(bytes);
+    cr_assert_not_null(memory);
+    memset(memory, 0xa5, bytes);
+    allocator->live++;
+    allocator->total_bytes += bytes;
+    return memory;
+}
+
+static inline void scratch_release(void *user, void *memory)
+{
+    scratch_allocator *allocator = user;
+    allocator->live--;
+    free(memory);
+}
+
+static inline vkmha_host scratch_host_of(scratch_allocator *allocator)
+{
+    return (vkmha_host){
+        .user = allocator, .allocate = scratch_allocate, .release = scratch_release};
+}
+
+* /
+
+    static inline vkmha_file *scratch_open_good(const char *path)
+{
+    vkmha_file *file = NULL;
+    vkmha_error error;
+    const vkmha_status status = vkmha_file_open(path, NULL, &file, &error);
+    cr_assert(status == VKMHA_OK, "%s", error.message);
+    cr_assert_not_null(file);
+    return file;
+}
+
+/* Asks for a refusal whose one line holds the file's name and `reason`, before anything large is
+ * allocated. */
+static inline void scratch_refuse(const char *path, const char *reason)
+{
+    scratch_allocator allocator = {0};
+    const vkmha_host host = scratch_host_of(&allocator);
+    vkmha_file *file = (vkmha_file *)&allocator;
+    vkmha_error error;
+    cr_expect_eq(vkmha_file_open(path, &host, &file, &error), VKMHA_ERROR_FILE, "%s", path);
+    cr_expect_eq(error.status, VKMHA_ERROR_FILE);
+    cr_expect_null(file);
+    cr_expect_not_null(strstr(error.message, strrchr(path, '/') + 1), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, reason), "\"%s\" is not in: %s", reason,
+                       error.message);
+    cr_expect_null(strpbrk(error.message, "\n\r\x1b"), "%s", error.message);
+    cr_expect_eq(allocator.live, 0, "%s leaks", path);
+    cr_expect_lt(allocator.total_bytes, 4096, "%s: %" PRIu64 " bytes", path, allocator.total_bytes);
+    cr_expect_eq(vkmha_file_open(path, NULL, &file, NULL), VKMHA_ERROR_FILE);
 }
 
 #endif
