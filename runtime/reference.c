@@ -300,9 +300,12 @@ static double weigh_keys(const vkmha_reference *reference, uint64_t count, doubl
 
 /*
  * The average o = sum_j w_j v_j / sum_j w_j, with its bound. A kernel's weights w' and values v',
- * the same weights in both sums, move it by sum_j w'_j (v'_j - o) / sum_j w'_j = sum_j ((w'_j -
- * w_j) (v_j - o) + w'_j (v'_j - v_j)) / sum_j w'_j, never by more than max_j |v'_j - o|. Then both
- * sums are rounded, and divided.
+ * the same weights in both sums, move it by
+ *
+ *     sum_j w'_j (v'_j - o) / sum_j w'_j
+ *     = sum_j ((w'_j - w_j) (v_j - o) + w'_j (v'_j - v_j)) / sum_j w'_j,
+ *
+ * never by more than max_j |v'_j - o|. Then both sums are rounded, and divided.
  */
 static void average_values(const vkmha_reference *reference, uint64_t b, uint64_t h, uint64_t count,
                            double *average, double *bound)

@@ -23,11 +23,11 @@ static inline double vkmha_rounding_error(double count)
 /*
  * The same where the signs may be taken as random: the smaller of gamma and lambda sqrt(n) u,
  * lambda = 10. Equal terms are not random: each is rounded the same way while the sum keeps its
- * exponent, which can reach n u / 4.
+ * exponent, by half an ULP at most, which adds up to less than n u / 3.
  */
 static inline double vkmha_likely_error(double count)
 {
-    const double likely = fmax(10.0 * sqrt(count), 0.25 * count) * VKMHA_UNIT;
+    const double likely = fmax(10.0 * sqrt(count), count / 3.0) * VKMHA_UNIT;
     return fmin(vkmha_rounding_error(count), likely);
 }
 

@@ -197,6 +197,10 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_attention *atte
 static uint64_t keys_per_dispatch(const vkmha_planner *planner, const vkmha_attention *attention,
                                   const vkmha_box *box)
 {
+    /* Whole chunks may exceed a limit that the keys there are do not: no cut, and no state, then. */
+    if (box_work(planner, box, planner->plan->key_len) <= planner->max_work) {
+        return attention->max_keys;
+    }
     const uint64_t chunk_work = box_work(planner, box, VKMHA_KEY_CHUNK);
     uint64_t keys = planner->max_work / chunk_work * VKMHA_KEY_CHUNK;
     if (keys < VKMHA_KEY_CHUNK) {

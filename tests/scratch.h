@@ -88,10 +88,8 @@ static inline const char *scratch_safetensors(const char *name, const char *head
     return path;
 }
 
-* /
-
-    /* An allocator that counts, and fails when told to. */
-    typedef struct scratch_allocator {
+/* An allocator that counts, and fails when told to. */
+typedef struct scratch_allocator {
     uint64_t calls;
     uint64_t failing_call; /* 0: none */
     uint64_t live;
@@ -126,9 +124,7 @@ static inline vkmha_host scratch_host_of(scratch_allocator *allocator)
         .user = allocator, .allocate = scratch_allocate, .release = scratch_release};
 }
 
-* /
-
-    static inline vkmha_file *scratch_open_good(const char *path)
+static inline vkmha_file *scratch_open_good(const char *path)
 {
     vkmha_file *file = NULL;
     vkmha_error error;
