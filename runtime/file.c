@@ -180,6 +180,9 @@ static bool ends_with(const char *text, const char *end)
 
 static vkmha_status parse(vkmha_file *file, vkmha_error *error)
 {
+    if (file->size == 0) {
+        return vkmha_file_fail(error, VKMHA_ERROR_FILE, file->path, "the file is empty");
+    }
     if (ends_with(file->path, ".json")) {
         return vkmha_safetensors_parse_index(file, error);
     }

@@ -110,7 +110,7 @@ Test(npy, refused)
         scratch_refuse(write_npy("bad.npy", bad[i].major, bad[i].header, base_data, 24),
                        bad[i].reason);
     }
-    scratch_refuse(scratch_write("empty.npy", "", 0), "does not begin as one");
+    scratch_refuse(scratch_write("empty.npy", "", 0), "the file is empty");
     scratch_refuse(scratch_write("text.npy", "0.5 0.5 0.5\n", 12), "does not begin as one");
     scratch_refuse(scratch_write("x.npy", "\x93NUMPY\x01\x00", 8), "8 bytes of .npy version 1.0");
     scratch_refuse(scratch_write("x.npy", "\x93NUMPY\x02\x00\x01\x00\x00", 11), "11 bytes of .npy");
