@@ -16,7 +16,7 @@ TestSuite(checkpoint, .init = scratch_create, .fini = scratch_destroy);
  */
 static float value_of(uint32_t index, uint64_t r, uint64_t c)
 {
-    return (float)(index * 10000 + r * 100 + c);
+    return (float)((uint64_t)index * 10000 + r * 100 + c);
 }
 
 typedef struct vkmha_test_tensor {
@@ -467,7 +467,7 @@ Test(checkpoint, types)
     /* F16 and BF16 weights are views too; F64 and integers are refused by the tensor's name. */
     const struct {
         const char *dtype;
-        uint32_t bytes;
+        size_t bytes;
         bool is_good;
         vkmha_type type;
     } cases[] = {
@@ -477,21 +477,21 @@ Test(checkpoint, types)
     };
     const unsigned char data[16 * 8] = {0};
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-        const uint32_t bytes = cases[i].bytes;
+        const size_t bytes = cases[i].bytes;
         char header[256];
-        snprintf(
-            header, sizeof(header),
-            "{\"in_proj_weight\":{\"dtype\":\"%s\",\"shape\":[6,2],\"data_offsets\":[0,%" PRIu32
-            "]},\"out_proj.weight\":{\"dtype\":\"%s\",\"shape\":[2,2],\"data_offsets\":[%" PRIu32
-            ",%" PRIu32 "]}}",
-            cases[i].dtype, 12 * bytes, cases[i].dtype, 12 * bytes, 16 * bytes);
+        snprintf(header, sizeof(header),
+                 "{\"in_proj_weight\":{\"dtype\":\"%s\",\"shape\":[6,2],\"data_offsets\":[0,%zu"
+                 "]},\"out_proj.weight\":{\"dtype\":\"%s\",\"shape\":[2,2],\"data_offsets\":[%zu"
+                 ",%zu]}}",
+                 cases[i].dtype, 12 * bytes, cases[i].dtype, 12 * bytes, 16 * bytes);
         vkmha_file *file =
             scratch_open_good(scratch_safetensors("t.safetensors", header, data, 16 * bytes));
         const vkmha_checkpoint_params params = {.num_heads = 1};
         if (cases[i].is_good) {
             const vkmha_layer_params layer = load(file, &params);
             cr_expect_eq(layer.w_v.type, cases[i].type);
-            cr_expect_eq((const char *)layer.w_v.data - (const char *)layer.w_q.data, 8 * bytes);
+            cr_expect_eq((const char *)layer.w_v.data - (const char *)layer.w_q.data,
+                         (ptrdiff_t)(8 * bytes));
         } else {
             refuse(file, &params, VKMHA_ERROR_FILE, "\"in_proj_weight\" is not F32, F16 or BF16",
                    (char *)NULL);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/limits.h"
 #include "runtime/select.h"
 
 /* ---- The choice -------------------------------------------------------------------------------------- */
@@ -281,6 +282,27 @@ Test(device, F67_nothing_above_1_1)
     cr_assert(!fake.saw_unknown_struct);
     cr_assert(!fake.saw_feature_chain);
     cr_assert_eq(fake.device_extensions, 0);
+}
+
+/* F67: properties are asked for in structs that the device knows. */
+Test(device, F67_no_unknown_struct)
+{
+    for (int lists = 0; lists < 2; lists++) {
+        memset(&fake, 0, sizeof(fake));
+        fake.lists_driver_properties = lists;
+        vkmha_instance_functions vk;
+        vkmha_device_info info;
+        vkmha_error error;
+        cr_assert_eq(vkmha_load_instance_functions(fake_address, (VkInstance)&fake, &vk, &error), VKMHA_OK);
+        vkmha_query_info(&vk, (VkPhysicalDevice)&fake, lists, &info);
+        cr_assert(!fake.saw_unknown_struct);
+        cr_assert_str_eq(info.name, "fake");
+        cr_assert_eq(info.limits.device_type, VKMHA_DEVICE_INTEGRATED);
+        /* The fake would tell a struct that it does not know. */
+        fake.lists_driver_properties = false;
+        vkmha_query_info(&vk, (VkPhysicalDevice)&fake, true, &info);
+        cr_assert(fake.saw_unknown_struct);
+    }
 }
 
 static VKAPI_ATTR PFN_vkVoidFunction VKAPI_CALL empty_loader(VkInstance instance, const char *name)

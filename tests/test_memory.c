@@ -1,6 +1,10 @@
 /* Memory types and atoms: pure functions, on tables of devices that are not here. */
 #include <criterion/criterion.h>
 
+#include <math.h>
+#include <string.h>
+
+#include "runtime/convert.h"
 #include "runtime/memory.h"
 
 static void expect_range(uint64_t offset, uint64_t size, uint64_t atom, uint64_t memory, uint64_t begin,
@@ -79,4 +83,93 @@ Test(memory, F60_discrete_card)
     cr_assert_eq(order[0], 0);
     cr_assert_eq(first_type(&card, VKMHA_MEMORY_STAGING, 512 * mib), 1);
     cr_assert_eq(first_type(&card, VKMHA_MEMORY_READBACK, 64), 2);
+}
+
+/* ---- An allocation that fails goes on to the next type: on a fake device ----------------------------- */
+
+static uint32_t allocated_types[4];
+static uint32_t num_allocations;
+
+static VKAPI_ATTR VkResult VKAPI_CALL fake_create_buffer(VkDevice device, const VkBufferCreateInfo *info,
+                                                         const VkAllocationCallbacks *callbacks,
+                                                         VkBuffer *buffer)
+{
+    (void)device;
+    (void)info;
+    (void)callbacks;
+    *buffer = (VkBuffer)(uintptr_t)&num_allocations;
+    return VK_SUCCESS;
+}
+
+static VKAPI_ATTR void VKAPI_CALL fake_requirements(VkDevice device, VkBuffer buffer,
+                                                    VkMemoryRequirements *needs)
+{
+    (void)device;
+    (void)buffer;
+    *needs = (VkMemoryRequirements){.size = 1024, .alignment = 16, .memoryTypeBits = 3};
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL fake_allocate(VkDevice device, const VkMemoryAllocateInfo *info,
+                                                    const VkAllocationCallbacks *callbacks,
+                                                    VkDeviceMemory *memory)
+{
+    (void)device;
+    (void)callbacks;
+    allocated_types[num_allocations++] = info->memoryTypeIndex;
+    *memory = (VkDeviceMemory)(uintptr_t)&num_allocations;
+    return info->memoryTypeIndex == 0 ? VK_ERROR_OUT_OF_DEVICE_MEMORY : VK_SUCCESS;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL fake_bind(VkDevice device, VkBuffer buffer, VkDeviceMemory memory,
+                                                VkDeviceSize offset)
+{
+    (void)device;
+    (void)buffer;
+    (void)memory;
+    (void)offset;
+    return VK_SUCCESS;
+}
+
+Test(memory, F60_the_next_type_is_tried)
+{
+    vkmha_device device = {
+        .info.limits.max_allocation_bytes = 1 << 20,
+        .vk = {.CreateBuffer = fake_create_buffer,
+               .GetBufferMemoryRequirements = fake_requirements,
+               .AllocateMemory = fake_allocate,
+               .BindBufferMemory = fake_bind},
+        .memory = {.memoryTypeCount = 2,
+                   .memoryTypes = {{LOCAL, 0}, {0, 1}},
+                   .memoryHeapCount = 2,
+                   .memoryHeaps = {{4096, VK_MEMORY_HEAP_DEVICE_LOCAL_BIT}, {4096, 0}}},
+    };
+    vkmha_block block;
+    vkmha_error error;
+    cr_assert_eq(vkmha_block_create(&device, 1000, VK_BUFFER_USAGE_STORAGE_BUFFER_BIT, VKMHA_MEMORY_DEVICE,
+                                    &block, &error),
+                 VKMHA_OK, "%s", error.message);
+    cr_assert_eq(num_allocations, 2);
+    cr_assert_eq(allocated_types[0], 0);
+    cr_assert_eq(allocated_types[1], 1);
+}
+
+/* ---- Stored types ------------------------------------------------------------------------------------- */
+
+Test(memory, half_precision_is_converted_exactly)
+{
+    static const uint16_t halves[] = {0x3c00, 0x8000, 0x0001, 0x03ff, 0x0400, 0x7bff, 0xfc00, 0x7e00, 0x3c01};
+    const float expected[] = {1.0f,     -0.0f,     0x1p-24f,  0x1.ff8p-15f, 0x1p-14f,
+                              65504.0f, -INFINITY, NAN,       0x1.004p0f};
+    unsigned char unaligned[2 * 9 + 1];
+    memcpy(unaligned + 1, halves, sizeof(halves));
+    for (uint64_t i = 0; i < 9; i++) {
+        const float got = vkmha_load_element(unaligned + 1, VKMHA_TYPE_F16, i);
+        cr_assert(isnan(expected[i]) ? isnan(got) : got == expected[i] && signbit(got) == signbit(expected[i]),
+                  "half %llu: %g", (unsigned long long)i, (double)got);
+    }
+    const uint16_t brains[] = {0x3f80, 0xc000, 0x7f80, 0x0001};
+    cr_assert_eq(vkmha_load_element(brains, VKMHA_TYPE_BF16, 0), 1.0f);
+    cr_assert_eq(vkmha_load_element(brains, VKMHA_TYPE_BF16, 1), -2.0f);
+    cr_assert(isinf(vkmha_load_element(brains, VKMHA_TYPE_BF16, 2)));
+    cr_assert_eq(vkmha_load_element(brains, VKMHA_TYPE_BF16, 3), 0x1p-133f);
 }

@@ -173,6 +173,7 @@ static void check_cover(const char *table, const vkmha_planned *planned)
     const vkmha_layer_params *layer = &planned->layer;
     uint64_t projected = 0;
     uint64_t output = 0;
+    uint64_t next_key = 0; /* of the box that is being cut over keys */
     uint64_t first_rows = 0;
     uint64_t last_rows = 0;
     for (uint32_t i = 0; i < planned->schedule.num_steps; i++) {
@@ -180,8 +181,16 @@ static void check_cover(const char *table, const vkmha_planned *planned)
         if (step->stage == VKMHA_STAGE_ATTENTION) {
             const uint64_t rows =
                 (uint64_t)step->push.attention.query_count * step->groups[1] * step->groups[2];
-            first_rows += step->push.attention.flags & VKMHA_FLAG_FIRST ? rows : 0;
-            last_rows += step->push.attention.flags & VKMHA_FLAG_LAST ? rows : 0;
+            const vkmha_attention_push *push = &step->push.attention;
+            next_key = push->flags & VKMHA_FLAG_FIRST ? 0 : next_key;
+            cr_assert_eq(push->key_begin, next_key, "%s: keys %u.. where %llu.. were next", table,
+                         push->key_begin, (unsigned long long)next_key);
+            cr_assert(push->key_end % VKMHA_KEY_CHUNK == 0 || push->flags & VKMHA_FLAG_LAST);
+            cr_assert(push->key_end == plan->key_len || !(push->flags & VKMHA_FLAG_LAST) ||
+                      plan->causal != VKMHA_CAUSAL_NONE);
+            next_key = push->key_end;
+            first_rows += push->flags & VKMHA_FLAG_FIRST ? rows : 0;
+            last_rows += push->flags & VKMHA_FLAG_LAST ? rows : 0;
         } else {
             const uint64_t cells = (uint64_t)step->push.project.rows * step->push.project.columns;
             *(step->stage == VKMHA_STAGE_PROJECT ? &projected : &output) += cells;
@@ -370,6 +379,22 @@ Test(plan, F73_work_limit)
             }
         }
     }
+}
+
+/* Work that fits the limit exactly is not cut, though whole chunks of keys would exceed it. */
+Test(plan, no_cut_over_keys_without_need)
+{
+    const vkmha_layer_params layer = layer_of(20, 20, 1, 1, true);
+    const vkmha_plan_params plan = {.batch_size = 1,
+                                    .query_len = 1 << 20,
+                                    .key_len = 1500,
+                                    .max_work_per_dispatch = (UINT64_C(20) << 20) * 1500 * 2};
+    vkmha_planned planned;
+    plan_for(&limit_tables[0].limits, &layer, &plan, &planned);
+    cr_assert_eq(planned.status, VKMHA_OK, "%s", planned.error.message);
+    check_plan(&limit_tables[0], &planned);
+    cr_assert_eq(planned.schedule.workspace_bytes, 0);
+    finish(&planned);
 }
 
 Test(plan, workspace_is_linear_in_the_length)

@@ -418,7 +418,7 @@ Test(safetensors, real_layer)
     const vkmha_tensor *weight = vkmha_file_find(file, "w_q");
     cr_assert_not_null(weight);
     cr_expect_eq(weight->type, VKMHA_FILE_F16);
-    cr_expect_eq(weight->count, 384 * 384);
+    cr_expect_eq(weight->count, UINT64_C(384) * 384);
     cr_expect_str_eq(vkmha_file_metadata(file, "num_heads"), "12");
     vkmha_file_close(file);
 }
