@@ -7,7 +7,7 @@ typedef struct vkmha_slot {
     const char *field;
     vkmha_resource resource;
     const vkmha_buffer *buffer;
-    uint64_t bytes; /* needed; 0: must be absent or may be */
+    uint64_t bytes; /* needed */
     bool is_used;
     uint32_t alignment;
 } vkmha_slot;

@@ -126,6 +126,11 @@ static void zero_fill(const void *source, uint64_t first, uint64_t bytes, void *
 static vkmha_status finish_creation(vkmha_device *device, uint32_t disabled_capabilities,
                                     uint64_t max_work_per_dispatch, vkmha_error *error)
 {
+    if (disabled_capabilities & ~(uint32_t)VKMHA_CAPABILITY_SUBGROUP) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                          "disabled_capabilities 0x%x has bits that are no VKMHA_CAPABILITY_",
+                          disabled_capabilities);
+    }
     const vkmha_instance_functions *vk = &device->instance_vk;
     bool has_driver_properties = false;
     vkmha_status status = vkmha_has_device_extension(vk, device->physical, &device->host,
@@ -135,6 +140,9 @@ static vkmha_status finish_creation(vkmha_device *device, uint32_t disabled_capa
         return status;
     }
     vkmha_query_info(vk, device->physical, has_driver_properties, &device->info);
+    if (device->timestamp_mask == 0) {
+        device->info.limits.timestamp_period_ns = 0.0;
+    }
     vk->GetPhysicalDeviceMemoryProperties(device->physical, &device->memory);
     if (max_work_per_dispatch != 0) {
         device->info.limits.max_work_per_dispatch = max_work_per_dispatch;
@@ -161,6 +169,11 @@ static vkmha_status finish_creation(vkmha_device *device, uint32_t disabled_capa
         snprintf(reason, reason_size, "the device lacks shuffle, vote or arithmetic in compute");
     } else {
         status = vkmha_subgroup_test(device, &works, reason, reason_size, error);
+        if (status == VKMHA_ERROR_UNSUPPORTED) { /* the test is optional, as what it tests */
+            snprintf(reason, reason_size, "the self-test cannot run on this device");
+            vkmha_error_clear(error);
+            status = VKMHA_OK;
+        }
     }
     if (works) {
         device->info.limits.capabilities |= VKMHA_CAPABILITY_SUBGROUP;
@@ -172,9 +185,8 @@ static vkmha_status finish_creation(vkmha_device *device, uint32_t disabled_capa
     return status;
 }
 
-/* The queue family's timestamps: a family without any gives a period of 0 to the planner's limits. */
-static vkmha_status check_queue_family(vkmha_device *device, bool choose, uint32_t *valid_bits,
-                                       vkmha_error *error)
+/* The queue family, chosen or given, and the bits of its timestamps. */
+static vkmha_status check_queue_family(vkmha_device *device, bool choose, vkmha_error *error)
 {
     const vkmha_instance_functions *vk = &device->instance_vk;
     uint32_t count = 0;
@@ -199,7 +211,8 @@ static vkmha_status check_queue_family(vkmha_device *device, bool choose, uint32
                             device->queue_family);
     }
     if (status == VKMHA_OK) {
-        *valid_bits = families[device->queue_family].timestampValidBits;
+        const uint32_t bits = families[device->queue_family].timestampValidBits;
+        device->timestamp_mask = bits == 0 ? 0 : UINT64_MAX >> (64 - bits);
     }
     vkmha_host_release(&device->host, families);
     return status;
@@ -273,9 +286,8 @@ static vkmha_status open_own(vkmha_device *device, PFN_vkGetInstanceProcAddr get
     if (status == VKMHA_OK) {
         status = choose_physical_device(device, params, error);
     }
-    uint32_t valid_bits = 0;
     if (status == VKMHA_OK) {
-        status = check_queue_family(device, true, &valid_bits, error);
+        status = check_queue_family(device, true, error);
     }
     if (status == VKMHA_OK) {
         status = create_vulkan_device(device, error);
@@ -289,12 +301,7 @@ static vkmha_status open_own(vkmha_device *device, PFN_vkGetInstanceProcAddr get
     }
     device->is_loaded = true;
     device->vk.GetDeviceQueue(device->handle, device->queue_family, 0, &device->queue);
-    status = finish_creation(device, params->disabled_capabilities, params->max_work_per_dispatch,
-                             error);
-    if (valid_bits == 0) {
-        device->info.limits.timestamp_period_ns = 0.0;
-    }
-    return status;
+    return finish_creation(device, params->disabled_capabilities, params->max_work_per_dispatch, error);
 }
 
 static bool all_zero(const uint32_t *values, size_t count)
@@ -396,8 +403,7 @@ static vkmha_status open_borrowed(vkmha_device *device, const vkmha_borrow_param
                           VK_API_VERSION_MAJOR(properties.apiVersion),
                           VK_API_VERSION_MINOR(properties.apiVersion));
     }
-    uint32_t valid_bits = 0;
-    status = check_queue_family(device, false, &valid_bits, error);
+    status = check_queue_family(device, false, error);
     if (status != VKMHA_OK) {
         return status;
     }
@@ -408,12 +414,7 @@ static vkmha_status open_borrowed(vkmha_device *device, const vkmha_borrow_param
         return status;
     }
     device->is_loaded = true;
-    status = finish_creation(device, params->disabled_capabilities, params->max_work_per_dispatch,
-                             error);
-    if (valid_bits == 0) {
-        device->info.limits.timestamp_period_ns = 0.0;
-    }
-    return status;
+    return finish_creation(device, params->disabled_capabilities, params->max_work_per_dispatch, error);
 }
 
 vkmha_status vkmha_device_borrow(const vkmha_borrow_params *params, vkmha_device **device,

@@ -16,6 +16,7 @@ typedef struct vkmha_block {
     uint64_t memory_size;
     void *mapped; /* NULL: the host cannot see it */
     bool is_coherent;
+    bool is_cached; /* fast for the host to read */
 } vkmha_block;
 
 struct vkmha_device {
@@ -27,6 +28,7 @@ struct vkmha_device {
     VkDevice handle;
     VkQueue queue;
     uint32_t queue_family;
+    uint64_t timestamp_mask; /* the bits that the family's timestamps have; 0: none */
     vkmha_instance_functions instance_vk;
     vkmha_device_functions vk;
     VkAllocationCallbacks callbacks_storage;

@@ -12,6 +12,10 @@ vkmha_status vkmha_host_init(vkmha_host *copy, const vkmha_host *host, vkmha_err
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
                           "host.allocate and host.release must be given both or neither");
     }
+    if ((uint32_t)copy->log_level > VKMHA_LOG_DEBUG) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "host.log_level %u is no vkmha_log_level",
+                          (uint32_t)copy->log_level);
+    }
     return VKMHA_OK;
 }
 

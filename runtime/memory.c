@@ -15,7 +15,9 @@ static uint32_t rank_type(VkMemoryPropertyFlags flags, vkmha_memory_use use)
     const bool is_visible = flags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT;
     const bool is_coherent = flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
     const bool is_cached = flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
-    if (flags & (VK_MEMORY_PROPERTY_PROTECTED_BIT | VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT)) {
+    /* Types that need a feature, or that no buffer can have. */
+    if (flags & (VK_MEMORY_PROPERTY_PROTECTED_BIT | VK_MEMORY_PROPERTY_LAZILY_ALLOCATED_BIT |
+                 VK_MEMORY_PROPERTY_DEVICE_COHERENT_BIT_AMD)) {
         return UINT32_MAX;
     }
     switch (use) {
@@ -121,6 +123,7 @@ vkmha_status vkmha_block_create(vkmha_device *device, uint64_t bytes, VkBufferUs
     }
     block->memory_size = needs.size;
     block->is_coherent = flags & VK_MEMORY_PROPERTY_HOST_COHERENT_BIT;
+    block->is_cached = flags & VK_MEMORY_PROPERTY_HOST_CACHED_BIT;
     VKMHA_VK(BindBufferMemory(device->handle, block->buffer, block->memory, 0));
     const bool wants_map = use != VKMHA_MEMORY_DEVICE || !device->force_staging;
     if ((flags & VK_MEMORY_PROPERTY_HOST_VISIBLE_BIT) && wants_map) {

@@ -2,7 +2,7 @@
  * Where a layer's weights lie on the device: a pure function of limits and layer.
  *
  * A section is one projection's columns: heads of `pitch` columns each, the feature count rounded up to 4, so that every
- * head starts at a vec4; padding columns have zero weights and bias, so their outputs are zero. Sections whose
+ * head starts at a vec4; padding columns have zero weights and bias, so their outputs are zero (for finite inputs). Sections whose
  * inputs have the same width lie one after the other in one matrix, so that one dispatch can compute all that
  * share an input. A matrix is cut into pieces of columns that a binding can hold.
  */

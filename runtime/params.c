@@ -107,7 +107,10 @@ static vkmha_status check_vector(const char *field, const vkmha_vector *given, u
                                  vkmha_error *error)
 {
     if (!given->data) {
-        return VKMHA_OK;
+        return given->size == 0 ? VKMHA_OK
+                                : vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                                             "%s.size %" PRIu64 " is given without data", field,
+                                             given->size);
     }
     if (given->size != size) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
@@ -223,14 +226,14 @@ static vkmha_status refuse_projections(const vkmha_layer_params *given, vkmha_er
         {"key_dim", given->key_dim != 0},
         {"value_dim", given->value_dim != 0},
         {"output_dim", given->output_dim != 0},
-        {"w_q", given->w_q.data != NULL},
-        {"w_k", given->w_k.data != NULL},
-        {"w_v", given->w_v.data != NULL},
-        {"w_o", given->w_o.data != NULL},
-        {"b_q", given->b_q.data != NULL},
-        {"b_k", given->b_k.data != NULL},
-        {"b_v", given->b_v.data != NULL},
-        {"b_o", given->b_o.data != NULL},
+        {"w_q", !is_zero(&given->w_q, sizeof(given->w_q))},
+        {"w_k", !is_zero(&given->w_k, sizeof(given->w_k))},
+        {"w_v", !is_zero(&given->w_v, sizeof(given->w_v))},
+        {"w_o", !is_zero(&given->w_o, sizeof(given->w_o))},
+        {"b_q", !is_zero(&given->b_q, sizeof(given->b_q))},
+        {"b_k", !is_zero(&given->b_k, sizeof(given->b_k))},
+        {"b_v", !is_zero(&given->b_v, sizeof(given->b_v))},
+        {"b_o", !is_zero(&given->b_o, sizeof(given->b_o))},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (fields[i].is_given) {
@@ -270,7 +273,11 @@ vkmha_status vkmha_layer_params_init(vkmha_layer_params *params, uint32_t embed_
     if (status != VKMHA_OK) {
         return status;
     }
-    if (embed_dim == 0 || embed_dim % num_heads != 0) {
+    status = check_range("embed_dim", embed_dim, 1, MAX_FEATURES, error);
+    if (status != VKMHA_OK) {
+        return status;
+    }
+    if (embed_dim % num_heads != 0) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
                           "embed_dim %u is not a multiple of num_heads %u", embed_dim, num_heads);
     }

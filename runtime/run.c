@@ -6,7 +6,7 @@
 /* The outputs that a run can download. */
 enum { OUTPUT, PROJECTED_QUERY, PROJECTED_KEY, PROJECTED_VALUE, ATTENTION, NUM_DOWNLOADS };
 
-/* A tensor on its way back. With padding it is [outer, middle, inner] heads of `pitch` floats on the device. */
+/* A tensor on its way back. On the device a head has `pitch` floats, of which `dim` are wanted; pitch 0: as it is. */
 typedef struct vkmha_way_back {
     float *target; /* NULL: not wanted */
     const vkmha_block *source;
@@ -18,7 +18,7 @@ typedef struct vkmha_way_back {
     uint32_t dim;
     uint32_t pitch;
     bool heads_first; /* on the device; the host has [batch, position, head, feature] */
-    vkmha_block readback; /* where the host cannot see the source */
+    vkmha_block readback; /* where the host cannot read the source well */
 } vkmha_way_back;
 
 typedef struct vkmha_run_state {
@@ -189,7 +189,7 @@ static void list_downloads(const vkmha_plan *plan, const vkmha_outputs *outputs,
                     query_len, layer->v_head_dim, false);
 }
 
-/* Where the host cannot see a tensor, a copy that it can see is recorded. */
+/* Where the host cannot see a tensor, or reads it slowly, a copy for it is recorded. */
 static vkmha_status record_readbacks(vkmha_device *device, vkmha_run_state *state,
                                      VkCommandBuffer commands, vkmha_error *error)
 {
@@ -202,7 +202,7 @@ static vkmha_status record_readbacks(vkmha_device *device, vkmha_run_state *stat
                                   VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1, &to_copy, 0, NULL, 0, NULL);
     for (uint32_t i = 0; i < NUM_DOWNLOADS; i++) {
         vkmha_way_back *download = &state->downloads[i];
-        if (!download->target || download->source->mapped) {
+        if (!download->target || (download->source->mapped && download->source->is_cached)) {
             continue;
         }
         vkmha_status status =
@@ -333,8 +333,8 @@ static vkmha_status read_times(const vkmha_plan *plan, const vkmha_run_state *st
                                  sizeof(stamps), stamps, sizeof(stamps[0]),
                                  VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT));
     for (uint32_t i = 0; i < VKMHA_NUM_STAGES; i++) {
-        times[i] = (uint64_t)((double)(stamps[i + 1] - stamps[i]) *
-                              device->info.limits.timestamp_period_ns);
+        const uint64_t ticks = (stamps[i + 1] - stamps[i]) & device->timestamp_mask;
+        times[i] = (uint64_t)((double)ticks * device->info.limits.timestamp_period_ns);
     }
 
 fail:
@@ -401,7 +401,9 @@ vkmha_status vkmha_run(vkmha_plan *plan, const vkmha_inputs *inputs, const vkmha
     vkmha_run_state state = {0};
     uint64_t times[VKMHA_NUM_STAGES] = {0};
     const uint32_t num_steps = plan->schedule.num_steps;
-    status = upload_inputs(plan, &checked, &state, error);
+    if (num_steps > 0) {
+        status = upload_inputs(plan, &checked, &state, error);
+    }
     if (status == VKMHA_OK && num_steps > 0) {
         status = bind(plan, &state, error);
     }

@@ -183,6 +183,29 @@ static vkmha_status place_regions(vkmha_planner *planner)
     return VKMHA_OK;
 }
 
+/* Each tensor lies in one buffer, which one allocation must hold. */
+static vkmha_status check_tensors(const vkmha_planner *planner)
+{
+    vkmha_sizes sizes;
+    vkmha_plan_sizes(planner->layer, planner->plan, &sizes);
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } tensors[] = {{"query", sizes.query * 4},   {"key", sizes.key * 4},
+                   {"value", sizes.value * 4},   {"mask", sizes.mask_bytes},
+                   {"output", sizes.output * 4}, {"attend_keys", sizes.attend_keys}};
+    for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
+        if (tensors[i].bytes > planner->limits->max_allocation_bytes) {
+            return vkmha_fail(planner->error, VKMHA_ERROR_UNSUPPORTED,
+                              "the %s tensor of %" PRIu64 " bytes is too large for this device: an "
+                              "allocation holds at most %" PRIu64,
+                              tensors[i].name, tensors[i].bytes,
+                              planner->limits->max_allocation_bytes);
+        }
+    }
+    return VKMHA_OK;
+}
+
 static vkmha_status check_workspace(const vkmha_planner *planner)
 {
     vkmha_schedule *schedule = planner->schedule;
@@ -213,9 +236,14 @@ vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_p
         .max_work = plan->max_work_per_dispatch ? plan->max_work_per_dispatch
                                                 : limits->max_work_per_dispatch,
     };
-    vkmha_status status = place_regions(&planner);
-    const bool is_empty = plan->batch_size == 0 || plan->query_len == 0;
-    if (status == VKMHA_OK && !is_empty) {
+    if (plan->batch_size == 0 || plan->query_len == 0) {
+        return VKMHA_OK; /* nothing to do, and nothing needed for it */
+    }
+    vkmha_status status = check_tensors(&planner);
+    if (status == VKMHA_OK) {
+        status = place_regions(&planner);
+    }
+    if (status == VKMHA_OK) {
         if (!layer->attention_only) {
             status = vkmha_schedule_projections(&planner);
         }

@@ -11,7 +11,7 @@
 
 /* What a binding of a step points into. */
 typedef enum vkmha_resource {
-    VKMHA_RESOURCE_NONE = 0, /* a storage binding that no kernel of the step reads: anything valid will do */
+    VKMHA_RESOURCE_NONE = 0, /* a binding that the step's kernel does not declare: nothing is bound */
     VKMHA_RESOURCE_QUERY,
     VKMHA_RESOURCE_KEY,
     VKMHA_RESOURCE_VALUE,

@@ -123,38 +123,62 @@ static uint64_t chunk_round_up(uint64_t keys)
     return (keys + VKMHA_KEY_CHUNK - 1) / VKMHA_KEY_CHUNK * VKMHA_KEY_CHUNK;
 }
 
-/* Whether the windows of the box fit; a tensor of which one row in one head is too large cannot be helped. */
-static bool windows_fit(const vkmha_planner *planner, const vkmha_attention *attention,
-                        const vkmha_box *box)
+/* The axis whose cut shortens the span of a box most; TOO_LARGE where none can be cut. */
+static vkmha_cut longest_axis(const vkmha_view *view, const vkmha_box *box, uint32_t tile_rows)
+{
+    const uint64_t spans[] = {(box->batches - 1) * view->batch_stride,
+                              (box->heads - 1) * view->head_stride,
+                              box->rows > tile_rows ? (box->rows - 1) * view->row_stride : 0};
+    static const vkmha_cut cuts[] = {CUT_BATCHES, CUT_HEADS, CUT_QUERIES};
+    uint64_t longest = 0;
+    vkmha_cut cut = TOO_LARGE;
+    for (uint32_t axis = 0; axis < 3; axis++) {
+        if (spans[axis] > longest) {
+            longest = spans[axis];
+            cut = cuts[axis];
+        }
+    }
+    return cut;
+}
+
+/* The cut that the first window too large needs; FITS where all fit. */
+static vkmha_cut judge_windows(const vkmha_planner *planner, const vkmha_attention *attention,
+                               const vkmha_box *box)
 {
     const vkmha_plan_params *plan = planner->plan;
-    const uint64_t limit = planner->limits->max_storage_range_bytes;
+    const bool has_keys = plan->key_len > 0;
+    const uint64_t storage = planner->limits->max_storage_range_bytes;
+    const uint64_t lengths = UINT64_C(4) * VKMHA_MAX_UNIFORM_LENGTHS;
+    const uint64_t uniform = planner->limits->max_uniform_range_bytes < lengths
+                                 ? planner->limits->max_uniform_range_bytes
+                                 : lengths;
     const vkmha_box keys = key_box(planner, box);
-    if (vkmha_box_bytes(planner, &attention->query, box) > limit ||
-        vkmha_box_bytes(planner, &attention->output, box) > limit) {
-        return false;
+    const vkmha_box batches = {box->first_batch, box->batches, 0, 1, 0, 1};
+    const struct {
+        const vkmha_view *view;
+        const vkmha_box *box;
+        uint64_t limit;
+        bool is_used;
+    } windows[] = {
+        {&attention->query, box, storage, true},
+        {&attention->output, box, storage, true},
+        {&attention->key, &keys, storage, has_keys},
+        {&attention->value, &keys, storage, has_keys},
+        {&attention->mask, box, storage, has_keys && plan->mask != VKMHA_MASK_NONE},
+        {&attention->attend_keys, &batches, storage, has_keys && plan->has_attend_keys},
+        {&attention->lengths, &batches, uniform, plan->has_key_lengths},
+    };
+    for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
+        if (windows[i].is_used &&
+            vkmha_box_bytes(planner, windows[i].view, windows[i].box) > windows[i].limit) {
+            /* All keys are seen: only batches and heads of theirs can be cut, so no row of theirs counts. */
+            const bool is_keys = windows[i].box == &keys;
+            const vkmha_cut cut = longest_axis(windows[i].view, windows[i].box,
+                                               is_keys ? UINT32_MAX : attention->tile.rows);
+            return is_keys && cut == CUT_HEADS && box->heads == 1 ? TOO_LARGE : cut;
+        }
     }
-    if (plan->key_len > 0 && (vkmha_box_bytes(planner, &attention->key, &keys) > limit ||
-                              vkmha_box_bytes(planner, &attention->value, &keys) > limit)) {
-        return false;
-    }
-    if (plan->mask != VKMHA_MASK_NONE && plan->key_len > 0 &&
-        vkmha_box_bytes(planner, &attention->mask, box) > limit) {
-        return false;
-    }
-    if (plan->has_attend_keys && plan->key_len > 0 &&
-        vkmha_box_bytes(planner, &attention->attend_keys, box) > limit) {
-        return false;
-    }
-    if (plan->has_key_lengths) {
-        const uint64_t uniform_limit =
-            planner->limits->max_uniform_range_bytes < UINT64_C(4) * VKMHA_MAX_UNIFORM_LENGTHS
-                ? planner->limits->max_uniform_range_bytes
-                : UINT64_C(4) * VKMHA_MAX_UNIFORM_LENGTHS;
-        const vkmha_box batches = {box->first_batch, box->batches, 0, 1, 0, 1};
-        return vkmha_box_bytes(planner, &attention->lengths, &batches) <= uniform_limit;
-    }
-    return true;
+    return FITS;
 }
 
 static vkmha_cut judge(const vkmha_planner *planner, const vkmha_attention *attention,
@@ -174,10 +198,11 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_attention *atte
         return CUT_HEADS;
     }
     if ((box->rows + tile_rows - 1) / tile_rows > limits->max_groups[0]) {
-        return next;
+        return CUT_QUERIES;
     }
-    if (!windows_fit(planner, attention, box)) {
-        return next;
+    const vkmha_cut cut = judge_windows(planner, attention, box);
+    if (cut != FITS) {
+        return cut;
     }
     /* Cutting over keys carries state, so it comes last: only where a tile's rows alone are too much. */
     const uint64_t keys = planner->plan->key_len < attention->max_keys ? planner->plan->key_len

@@ -82,7 +82,7 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_projection *pro
             /* Heads that lie apart are what makes one batch's box large; else its rows are. */
             const bool heads_apart = box.heads > 1 && projection->outputs[i].head_stride >
                                                           projection->outputs[i].row_stride;
-            return can_cut_batches ? CUT_BATCHES : heads_apart ? cut_columns : cut_rows;
+            return can_cut_batches ? CUT_BATCHES : heads_apart ? CUT_COLUMNS : cut_rows;
         }
     }
     const uint64_t rows = part->rows.batches * part->rows.rows;
@@ -211,7 +211,9 @@ static vkmha_status cut_part(vkmha_planner *planner, const vkmha_projection *pro
         second.rows.rows -= first.rows.rows;
         break;
     case CUT_COLUMNS:
-        first.columns = vkmha_round_up(part->columns / 2, projection->tile.columns);
+        /* Below a tile only where several heads of it do not fit one window. */
+        first.columns = vkmha_round_up(
+            part->columns / 2, part->columns > projection->tile.columns ? projection->tile.columns : 4);
         second.first_column += first.columns;
         second.columns -= first.columns;
         break;

@@ -45,6 +45,10 @@ vkmha_status vkmha_select_device(const vkmha_device_entry *entries, uint32_t cou
                           "device name \"%s\" and index %u are both given: give one", params->name,
                           params->index);
     }
+    if (params->name && params->name[0] == '\0') {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                          "device name \"\" is empty: give a part of a name, or NULL");
+    }
     if (params->has_index) {
         if (params->index >= count) {
             return vkmha_fail(error, VKMHA_ERROR_NO_DEVICE,

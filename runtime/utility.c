@@ -80,7 +80,8 @@ vkmha_status vkmha_utility_run(vkmha_device *device, vkmha_kernel kernel, const 
         VKMHA_VK(GetQueryPoolResults(device->handle, queries, 0, 2, sizeof(stamps), stamps,
                                      sizeof(stamps[0]),
                                      VK_QUERY_RESULT_64_BIT | VK_QUERY_RESULT_WAIT_BIT));
-        *ns = (double)(stamps[1] - stamps[0]) * device->info.limits.timestamp_period_ns;
+        *ns = (double)((stamps[1] - stamps[0]) & device->timestamp_mask) *
+              device->info.limits.timestamp_period_ns;
     }
 
 fail:

@@ -26,9 +26,11 @@ VKMHA_CODE(attention_direct_subgroup)
 VKMHA_CODE(peak)
 #include "peak.inc"
 ;
+#ifndef VKMHA_WITHOUT_SELFTEST_SUBGROUP
 VKMHA_CODE(selftest_subgroup)
 #include "selftest_subgroup.inc"
 ;
+#endif
 
 /* ---- Tiles -------------------------------------------------------------------------------------------------- */
 
@@ -212,7 +214,9 @@ static const vkmha_variant variants[] = {
               VKMHA_TYPE_BIT(VKMHA_DEVICE_SOFTWARE), lay_out_attention_direct_subgroup),
 #endif
     VKMHA_ROW(peak, VKMHA_KERNEL_PEAK, 0, VKMHA_ANY_TYPE, lay_out_utility),
+#ifndef VKMHA_WITHOUT_SELFTEST_SUBGROUP
     VKMHA_ROW(selftest_subgroup, VKMHA_KERNEL_SELFTEST, 0, VKMHA_ANY_TYPE, lay_out_utility),
+#endif
 };
 
 const vkmha_variant *vkmha_variant_at(uint32_t index)

@@ -12,7 +12,7 @@ enum { CANARIES = 16, MAX_ROWS = 8 };
 
 static const uint32_t canary = 0x7fc0beefu; /* a NaN that no kernel writes */
 
-/* ---- Devices and rows ---------------------------------------------------------------------------- */
+/* ---- Devices and rows ------------------------------------------------------------------------ */
 
 typedef struct rows {
     const char *project[MAX_ROWS];
@@ -110,7 +110,7 @@ void vkmha_test_each_pair(vkmha_test_body *body)
     each(ALL_PAIRS, body);
 }
 
-/* ---- Random data --------------------------------------------------------------------------------- */
+/* ---- Random data ----------------------------------------------------------------------------- */
 
 uint64_t vkmha_test_seed(void)
 {
@@ -169,7 +169,8 @@ static float *random_floats(uint64_t count, float amplitude, uint64_t *state)
     return values;
 }
 
-/* Random numbers of a type, of about `amplitude` in fp32; 16-bit types get 2^-6..2^-2 with either sign. */
+/* Random numbers of a type, of about `amplitude` in fp32; 16-bit types get 2^-6..2^-2 with either
+ * sign. */
 static void *random_of_type(uint64_t count, vkmha_type type, float amplitude, uint64_t *state)
 {
     if (type == VKMHA_TYPE_F32) {
@@ -186,7 +187,7 @@ static void *random_of_type(uint64_t count, vkmha_type type, float amplitude, ui
     return values;
 }
 
-/* ---- Problems ------------------------------------------------------------------------------------- */
+/* ---- Problems -------------------------------------------------------------------------------- */
 
 static uint32_t or_default(uint32_t value, uint32_t otherwise)
 {
@@ -202,8 +203,7 @@ static void make_weights(vkmha_test_problem *problem, uint64_t *state)
         {(uint64_t)layer->num_heads * layer->head_dim, layer->embed_dim},
         {(uint64_t)kv_heads * layer->head_dim, or_default(layer->key_dim, layer->embed_dim)},
         {(uint64_t)kv_heads * v_head_dim, or_default(layer->value_dim, layer->embed_dim)},
-        {or_default(layer->output_dim, layer->embed_dim),
-         (uint64_t)layer->num_heads * v_head_dim},
+        {or_default(layer->output_dim, layer->embed_dim), (uint64_t)layer->num_heads * v_head_dim},
     };
     vkmha_matrix *matrices[] = {&layer->w_q, &layer->w_k, &layer->w_v, &layer->w_o};
     vkmha_vector *vectors[] = {&layer->b_q, &layer->b_k, &layer->b_v, &layer->b_o};
@@ -224,8 +224,8 @@ static void make_weights(vkmha_test_problem *problem, uint64_t *state)
 static void make_masks(vkmha_test_problem *problem, uint64_t *state)
 {
     const vkmha_plan_params *plan = &problem->plan;
-    problem->num_mask = plan->mask_dims[0] * plan->mask_dims[1] * plan->mask_dims[2] *
-                        plan->mask_dims[3];
+    problem->num_mask =
+        plan->mask_dims[0] * plan->mask_dims[1] * plan->mask_dims[2] * plan->mask_dims[3];
     if (plan->mask == VKMHA_MASK_ATTEND) {
         problem->attend_mask = vkmha_test_allocate(problem->num_mask, 1);
         for (uint64_t i = 0; i < problem->num_mask; i++) {
@@ -313,7 +313,7 @@ void vkmha_test_problem_finish(vkmha_test_problem *problem)
     *problem = (vkmha_test_problem){0};
 }
 
-/* ---- Run and compare ------------------------------------------------------------------------------ */
+/* ---- Run and compare ------------------------------------------------------------------------- */
 
 /* Where a failure happened, in one line that a person can repeat. */
 typedef struct place {

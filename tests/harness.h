@@ -1,6 +1,6 @@
 /*
- * What the tests on devices share: the devices and kernel rows present, problems with their data, and
- * the comparison with the reference. A failure names device, kernels, case, element and seed.
+ * What the tests on devices share: the devices and kernel rows present, problems with their data,
+ * and the comparison with the reference. A failure names device, kernels, case, element and seed.
  */
 #ifndef VKMHA_TESTS_HARNESS_H
 #define VKMHA_TESTS_HARNESS_H
@@ -21,8 +21,8 @@ typedef void vkmha_test_body(const vkmha_test_target *target);
 void vkmha_test_each_device(vkmha_test_body *body);        /* with the chosen kernels */
 void vkmha_test_each_project_row(vkmha_test_body *body);   /* with the chosen attention */
 void vkmha_test_each_attention_row(vkmha_test_body *body); /* with the chosen projection */
-void vkmha_test_each_row(vkmha_test_body *body);           /* every row of both, as few runs as do */
-void vkmha_test_each_pair(vkmha_test_body *body);          /* every projection with every attention */
+void vkmha_test_each_row(vkmha_test_body *body);  /* every row of both, as few runs as do */
+void vkmha_test_each_pair(vkmha_test_body *body); /* every projection with every attention */
 
 /* VKMHA_TEST_SEED, else the clock; one value a process. */
 uint64_t vkmha_test_seed(void);
@@ -56,8 +56,8 @@ typedef struct vkmha_test_problem {
 } vkmha_test_problem;
 
 /*
- * Makes random data for the shapes given: inputs in -1..1, weights as their `type` in the layer says, biases,
- * masks that leave most keys, lengths from 0 to key_len.
+ * Makes random data for the shapes given: inputs in -1..1, weights as their `type` in the layer
+ * says, biases, masks that leave most keys, lengths from 0 to key_len.
  */
 void vkmha_test_problem_init(vkmha_test_problem *problem, const vkmha_layer_params *layer,
                              const vkmha_plan_params *plan, const char *format, ...);

@@ -36,7 +36,7 @@ static void check(const vkmha_test_target *target, const vkmha_layer_params *lay
     vkmha_test_problem_finish(&problem);
 }
 
-/* ---- Shapes ---------------------------------------------------------------------------------------- */
+/* ---- Shapes ---------------------------------------------------------------------------------- */
 
 static vkmha_tile tile_of(const vkmha_test_target *target, uint32_t head_dim)
 {
@@ -82,7 +82,7 @@ Test(attention, F33_tile_edges)
 
 static void head_dims(const vkmha_test_target *target)
 {
-    const uint32_t dims[][2] = {{1, 0},  {3, 0},  {37, 0}, {64, 0}, {72, 0},
+    const uint32_t dims[][2] = {{1, 0},  {3, 0},   {37, 0}, {64, 0}, {72, 0},
                                 {96, 0}, {256, 0}, {4, 6},  {7, 1},  {64, 256}};
     for (size_t i = 0; i < sizeof(dims) / sizeof(dims[0]); i++) {
         const vkmha_layer_params layer = heads_of(3, dims[i][0], dims[i][1]);
@@ -167,7 +167,7 @@ Test(attention, F44_many_batches)
     vkmha_test_each_device(many_batches);
 }
 
-/* ---- Masks ----------------------------------------------------------------------------------------- */
+/* ---- Masks ----------------------------------------------------------------------------------- */
 
 static void masks(const vkmha_test_target *target)
 {
@@ -293,7 +293,7 @@ Test(attention, F09_first_tiles_masked)
     vkmha_test_each_attention_row(late_keys);
 }
 
-/* ---- NaN -------------------------------------------------------------------------------------------- */
+/* ---- NaN ------------------------------------------------------------------------------------- */
 
 static void poison_row(float *tensor, uint64_t row, uint64_t row_size, float value)
 {
@@ -399,7 +399,7 @@ Test(attention, F05_attended_nan_poisons_its_rows)
     vkmha_test_each_attention_row(attended_nan);
 }
 
-/* ---- Numbers ---------------------------------------------------------------------------------------- */
+/* ---- Numbers --------------------------------------------------------------------------------- */
 
 static void lowest_mask(const vkmha_test_target *target)
 {

@@ -293,7 +293,9 @@ Test(plan, F49_any_subgroup_width)
 
 Test(plan, F42_sizes_do_not_wrap)
 {
-    const vkmha_limits *limits = &limit_tables[5].limits;
+    vkmha_named_limits large = limit_tables[5];
+    large.limits.max_allocation_bytes = VKMHA_MIB(8192);
+    const vkmha_limits *limits = &large.limits;
     vkmha_planned planned;
     const vkmha_layer_params one_head = layer_of(1, 1, 64, 64, true);
     vkmha_plan_params plan = {.batch_size = 1, .query_len = 65537, .key_len = 65537};
@@ -302,14 +304,19 @@ Test(plan, F42_sizes_do_not_wrap)
     plan.mask_dims[2] = plan.mask_dims[3] = 65537;
     plan_for(limits, &one_head, &plan, &planned);
     cr_assert_eq(planned.status, VKMHA_OK, "%s", planned.error.message);
-    check_plan(&limit_tables[5], &planned);
+    check_plan(&large, &planned);
+    finish(&planned);
+    /* A tensor that no allocation of the device holds is refused when planned, not when run. */
+    plan_for(&limit_tables[6].limits, &one_head, &plan, &planned);
+    cr_assert_eq(planned.status, VKMHA_ERROR_UNSUPPORTED);
+    cr_assert(strstr(planned.error.message, "mask"), "%s", planned.error.message);
     finish(&planned);
 
     const vkmha_layer_params twelve = layer_of(12, 12, 64, 64, true);
     const vkmha_plan_params many = {.batch_size = 64, .query_len = 4096, .key_len = 4096};
     plan_for(limits, &twelve, &many, &planned);
     cr_assert_eq(planned.status, VKMHA_OK, "%s", planned.error.message);
-    check_plan(&limit_tables[5], &planned);
+    check_plan(&large, &planned);
     cr_assert(planned.schedule.workspace_bytes < (UINT64_C(1) << 32));
     finish(&planned);
 
@@ -393,6 +400,44 @@ Test(plan, no_cut_over_keys_without_need)
     plan_for(&limit_tables[0].limits, &layer, &plan, &planned);
     cr_assert_eq(planned.status, VKMHA_OK, "%s", planned.error.message);
     check_plan(&limit_tables[0], &planned);
+    cr_assert_eq(planned.schedule.workspace_bytes, 0);
+    finish(&planned);
+}
+
+/* What is too large is cut where that helps: rows where rows are many, columns where heads lie apart. */
+Test(plan, cuts_the_axis_that_helps)
+{
+    const vkmha_layer_params many = layer_of(64, 64, 1, 1, true);
+    const vkmha_plan_params rows = {.batch_size = 8, .query_len = 1 << 20, .key_len = 1};
+    vkmha_named_limits table = limit_tables[6];
+    table.limits.max_work_per_dispatch = UINT64_C(1) << 50;
+    table.limits.max_allocation_bytes = VKMHA_MIB(8192);
+    vkmha_planned planned;
+    plan_for(&table.limits, &many, &rows, &planned);
+    cr_assert_eq(planned.status, VKMHA_OK, "%s", planned.error.message);
+    check_plan(&table, &planned);
+    cr_assert(planned.schedule.num_steps <= 64, "%u steps", planned.schedule.num_steps);
+    finish(&planned);
+
+    const vkmha_layer_params narrow = layer_of(64, 64, 4, 4, false);
+    const vkmha_plan_params apart = {.batch_size = 1,
+                                     .query_len = 140000,
+                                     .key_len = 140000,
+                                     .key_is_query = true,
+                                     .value_is_key = true};
+    plan_for(&table.limits, &narrow, &apart, &planned);
+    cr_assert_eq(planned.status, VKMHA_OK, "%s", planned.error.message);
+    check_plan(&table, &planned);
+    finish(&planned);
+}
+
+Test(plan, no_queries_need_nothing)
+{
+    const vkmha_layer_params layer = layer_of(64, 64, 256, 256, false);
+    const vkmha_plan_params plan = {.batch_size = 64, .query_len = 0, .key_len = 1 << 24};
+    vkmha_planned planned;
+    plan_for(&limit_tables[0].limits, &layer, &plan, &planned);
+    cr_assert_eq(planned.status, VKMHA_OK, "%s", planned.error.message);
     cr_assert_eq(planned.schedule.workspace_bytes, 0);
     finish(&planned);
 }

@@ -29,6 +29,8 @@
  * - batch_size 0 or query_len 0 succeeds and writes nothing. key_len 0 gives the zero rows above.
  * - Scores are scale * (q . k), then an additive mask is added, then the softmax is taken.
  *
+ * - What overflows fp32 (a product, a score) gives Inf or NaN in its rows, as fp32 does.
+ *
  * Numbers: every product, score, probability and sum is fp32 on every device. The error bound of each
  * element is computed by the CPU reference (vkmha_reference.h) and is what the tests hold the kernels to.
  * One device, layer and kernel choice, the same input: the same bits, whatever the batch or the work limit.
@@ -183,7 +185,7 @@ typedef struct vkmha_device_params {
  *
  * params: NULL means {0}.
  * Default work limit (multiply-adds a dispatch): 2^35 discrete and software, 2^31 integrated, virtual and other. A
- * dispatch of that size stays below the two seconds after which drivers reset a device; lower it for slower
+ * dispatch of that size stays below the two seconds after which drivers reset a GPU; lower it for slower
  * parts. Larger work is cut into dispatches, and by vkmha_run into submissions, with the same bits.
  *
  * Errors: NO_DEVICE (no loader, driver, or no device that fits), INVALID_ARGUMENT, OUT_OF_MEMORY,
@@ -226,7 +228,7 @@ VKMHA_API bool vkmha_device_get_kernel(const vkmha_device *device, uint32_t inde
 
 /*
  * Measures the device's fp32 multiply-add rate: 64 invocations a group, 16 independent chains each, 1000
- * trips, as many groups as keep it busy for about 50 ms. *flops: operations per second, two a multiply-add.
+ * trips, as many groups as keep it busy for 25 to 50 ms (or 65535). *flops: operations per second, two a multiply-add.
  * Errors: UNSUPPORTED (no timestamps), OUT_OF_MEMORY, DEVICE_LOST. Thread-safety: any thread.
  */
 VKMHA_API vkmha_status vkmha_device_measure_peak(vkmha_device *device, double *flops, vkmha_error *error);
@@ -316,7 +318,8 @@ typedef enum vkmha_causal {
 typedef enum vkmha_mask_type {
     VKMHA_MASK_NONE = 0,
     VKMHA_MASK_ATTEND,   /* bytes: not zero = attend */
-    VKMHA_MASK_ADDITIVE, /* fp32, added to the scaled score; -Inf = do not attend. No +Inf, no NaN. */
+    VKMHA_MASK_ADDITIVE, /* fp32, added to the scaled score; -Inf = do not attend. +Inf and NaN are not
+                               looked for: they make the query's row NaN. */
 } vkmha_mask_type;
 
 /* The order of the tensors of attention_only layers, all of them. */
@@ -339,7 +342,8 @@ typedef struct vkmha_plan_params {
     bool has_attend_keys; /* a mask over keys, [batch_size, key_len] */
     bool has_key_lengths; /* lengths, [batch_size] */
     uint64_t max_work_per_dispatch; /* multiply-adds; 0: the device's */
-    const char *project_kernel;     /* a row of the kernel table by name; NULL: chosen */
+    /* Rows of the kernel table by name; NULL: chosen. An attention_only plan has no projections to choose for. */
+    const char *project_kernel;
     const char *attention_kernel;
     uint32_t reserved[16];
 } vkmha_plan_params;
@@ -424,7 +428,8 @@ typedef struct vkmha_outputs {
     float *projected_key;   /* [batch_size, key_len, num_kv_heads, head_dim] */
     float *projected_value; /* [batch_size, key_len, num_kv_heads, v_head_dim] */
     float *attention;       /* [batch_size, query_len, num_heads, v_head_dim] */
-    /* Optional times on the device, VKMHA_NUM_STAGES of them; NULL: not wanted. */
+    /* Optional times on the device, VKMHA_NUM_STAGES of them; NULL: not wanted. A stage that the work limit spreads over
+     * several submissions includes the gaps between them. */
     uint64_t *stage_ns;
 } vkmha_outputs;
 

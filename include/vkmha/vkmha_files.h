@@ -1,8 +1,7 @@
 /*
  * Files in: safetensors (single, or sharded by an index.json), .npy, and checkpoints by the names that real
  * models use. A companion library, vkmha_files, so that vkmha itself needs no JSON parser.
- * Files are hostile until checked: every header field is checked before it is used, and nothing larger than the
- * file is allocated before it is refused.
+ * Files are hostile until checked: no size or offset read from a file is used before it is checked against the file.
  */
 #ifndef VKMHA_FILES_H
 #define VKMHA_FILES_H
@@ -44,8 +43,8 @@ typedef struct vkmha_file vkmha_file;
 
 /*
  * Opens `path`; the format is told by its content (safetensors, npy) or by its name (.json: an index).
- * host: NULL means {0}.
- * Errors: FILE (which file and why), OUT_OF_MEMORY. On failure *file is NULL.
+ * host: NULL means {0}; the JSON parser's memory is malloc's.
+ * Errors: INVALID_ARGUMENT, FILE (which file and why), OUT_OF_MEMORY. On failure *file is NULL.
  * Ownership: the caller closes it, after the last use of its tensors.
  */
 VKMHA_API vkmha_status vkmha_file_open(const char *path, const vkmha_host *host, vkmha_file **file,
@@ -90,7 +89,7 @@ typedef struct vkmha_checkpoint_params {
  * output.dense), torch.nn.MultiheadAttention (in_proj_weight or q_proj_weight.., out_proj), Llama (q_proj, k_proj, v_proj,
  * o_proj) and GPT-2 (c_attn, c_proj: fused and transposed), with their biases, and fills *layer with views into the
  * file: no copy.
- * Errors: INVALID_ARGUMENT, FILE (no such prefix: the message lists those found; wrong shapes or types).
+ * Errors: INVALID_ARGUMENT, UNSUPPORTED (a layer that vkmha_layer_params cannot say), FILE (no such prefix: the message lists those found; wrong shapes or types).
  * Ownership: *layer points into `file`, which must stay open until the layer is created.
  */
 VKMHA_API vkmha_status vkmha_checkpoint_layer(const vkmha_file *file, const vkmha_checkpoint_params *params,

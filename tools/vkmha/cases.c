@@ -228,11 +228,17 @@ bool vkmha_check_cases(const vkmha_check_options *options, char **paths, int num
             vkmha_pool_finish(&pool);
             return false;
         }
+        const uint64_t before = report->passed + report->failed + report->skipped;
         for (size_t k = 0; k < num_files && !report->is_lost; k++) {
             vkmha_progress_show(&progress, "case", k + 1, num_files);
             check_file(options, files[k], false, report);
         }
         vkmha_pool_finish(&pool);
+        if (report->passed + report->failed + report->skipped == before) {
+            vkmha_progress_clear(&progress);
+            vkmha_tool_misuse("%s: no case is in this folder", paths[i]);
+            return false;
+        }
     }
     vkmha_progress_clear(&progress);
     return true;

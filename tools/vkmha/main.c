@@ -19,7 +19,7 @@ static const char usage[] =
     "\n"
     "example: vkmha check --grid --count 100\n";
 
-int main(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
     static const struct {
         const char *name;
@@ -48,4 +48,14 @@ int main(int argc, char **argv)
         }
     }
     return vkmha_tool_misuse("%s is no command; see vkmha --help", argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    const int code = run_command(argc, argv);
+    /* What could not be printed must not look like success. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        return vkmha_tool_misuse("cannot write to standard output");
+    }
+    return code;
 }
