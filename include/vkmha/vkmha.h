@@ -186,7 +186,8 @@ typedef struct vkmha_device_params {
  * params: NULL means {0}.
  * Default work limit (multiply-adds a dispatch): 2^35 discrete and software, 2^31 integrated, virtual and other. A
  * dispatch of that size stays below the two seconds after which drivers reset a GPU; lower it for slower
- * parts. Larger work is cut into dispatches, and by vkmha_run into submissions, with the same bits.
+ * parts. Larger work is cut into dispatches, and by vkmha_run into submissions, with the same bits. The least
+ * that a dispatch does is one workgroup's tile (in attention: of queries with 1024 keys).
  *
  * Errors: NO_DEVICE (no loader, driver, or no device that fits), INVALID_ARGUMENT, OUT_OF_MEMORY,
  * DEVICE_LOST. On failure *device is NULL.

@@ -5,8 +5,9 @@
  * The bound. A sum of n products, each factor with unit roundoff u = 2^-24, differs from the exact sum by at
  * most gamma_n * sum |a_i b_i|, gamma_n = n u / (1 - n u), in any order, fused or not; with probability
  * 1 - 2 exp(-lambda^2 / 2) already by lambda sqrt(n) u * sum |a_i b_i| (Higham, "Accuracy and Stability of
- * Numerical Algorithms", ch. 3; Higham and Mary 2019). The smaller of the two is taken, with lambda = 10. Vulkan's own
- * allowances are added: exp within 3 + 2|x| ULP, division 2.5 ULP, flushed denormals.
+ * Numerical Algorithms", ch. 3; Higham and Mary 2019). Projections take the smaller of gamma_n and max(10 sqrt(n), n / 3) u,
+ * since equal terms drift to one side; attention's sums take gamma_n, since small weights vanish to one side. Vulkan's own
+ * allowances are added: exp within 3 + 2|x| ULP, division 2.5 ULP, flushed denormals; rounding is to nearest.
  */
 #ifndef VKMHA_REFERENCE_H
 #define VKMHA_REFERENCE_H
