@@ -90,17 +90,19 @@ void vkmha_device_destroy(vkmha_device *device)
 
 /* ---- Creation ---------------------------------------------------------------------------------------- */
 
-static vkmha_status allocate_device(const vkmha_host *given, const VkAllocationCallbacks *callbacks,
-                                    vkmha_device **device, vkmha_error *error)
+/* NULL on failure, and then *status says which. */
+static vkmha_device *allocate_device(const vkmha_host *given, const VkAllocationCallbacks *callbacks,
+                                     vkmha_status *status, vkmha_error *error)
 {
     vkmha_host host;
-    vkmha_status status = vkmha_host_init(&host, given, error);
-    if (status != VKMHA_OK) {
-        return status;
+    *status = vkmha_host_init(&host, given, error);
+    if (*status != VKMHA_OK) {
+        return NULL;
     }
     vkmha_device *made = vkmha_host_allocate(&host, 1, sizeof(*made));
     if (!made) {
-        return vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
+        *status = vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
+        return NULL;
     }
     made->host = host;
     made->references = 1;
@@ -111,8 +113,7 @@ static vkmha_status allocate_device(const vkmha_host *given, const VkAllocationC
     vkmha_lock_init(&made->queue_lock);
     vkmha_lock_init(&made->pipeline_lock);
     vkmha_lock_init(&made->lock);
-    *device = made;
-    return VKMHA_OK;
+    return made;
 }
 
 static void zero_fill(const void *source, uint64_t first, uint64_t bytes, void *destination)
@@ -331,9 +332,9 @@ vkmha_status vkmha_device_create_with(const vkmha_device_params *params,
     if (!all_zero(params->reserved, sizeof(params->reserved) / sizeof(params->reserved[0]))) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "device params.reserved is not zero");
     }
-    vkmha_device *made = NULL;
-    vkmha_status status = allocate_device(params->host, allocation_callbacks, &made, error);
-    if (status != VKMHA_OK) {
+    vkmha_status status;
+    vkmha_device *made = allocate_device(params->host, allocation_callbacks, &status, error);
+    if (!made) {
         return status;
     }
     made->force_staging = params->force_staging;
@@ -429,9 +430,9 @@ vkmha_status vkmha_device_borrow(const vkmha_borrow_params *params, vkmha_device
     if (status != VKMHA_OK) {
         return status;
     }
-    vkmha_device *made = NULL;
-    status = allocate_device(params->host, params->allocation_callbacks, &made, error);
-    if (status != VKMHA_OK) {
+    vkmha_device *made =
+        allocate_device(params->host, params->allocation_callbacks, &status, error);
+    if (!made) {
         return status;
     }
     status = open_borrowed(made, params, error);

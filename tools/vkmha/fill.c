@@ -42,12 +42,12 @@ static float *draw_tensor(filler *fill, uint64_t count)
  */
 static void store_element(void *data, vkmha_type type, uint64_t index, float value)
 {
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof(bits));
+    uint32_t bits = 0;
+    memcpy(&bits, &value, sizeof(value));
     uint16_t half = 0;
     switch (type) {
     case VKMHA_TYPE_F32:
-        memcpy((char *)data + 4 * index, &bits, sizeof(bits));
+        memcpy((char *)data + 4 * index, &value, sizeof(value));
         return;
     case VKMHA_TYPE_F16:
         if ((bits & 0x7fffffffu) != 0) {
