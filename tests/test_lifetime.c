@@ -377,7 +377,7 @@ Test(lifetime, F59_memory_that_is_not_coherent)
     }
 }
 
-/* Kilobytes of memory that the process holds. */
+/* Kilobytes of memory that the process holds; 0 where the system does not tell. */
 static long resident_kib(void)
 {
     long pages = 0;
@@ -422,7 +422,10 @@ Test(lifetime, F57_F70_many_runs, .timeout = 600)
         cr_assert(memcmp(first[shape], output, bytes) == 0, "run %d differs", run);
         settled = run == SETTLED ? resident_kib() : settled;
     }
+    cr_assert(settled >= 0);
+#ifndef __SANITIZE_ADDRESS__ /* it keeps freed memory back for a while, which looks like growth */
     cr_assert(resident_kib() - settled < 4096, "memory grew by %ld KiB", resident_kib() - settled);
+#endif
     vkmha_plan_destroy(plans[0]);
     vkmha_plan_destroy(plans[1]);
     vkmha_layer_destroy(layer);
