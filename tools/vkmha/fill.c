@@ -258,14 +258,16 @@ static void poison(filler *fill, float *key, float *value)
      * double does not, nor leave exact integers.
      */
     const float junk = problem->layer.attention_only && !plan->key_is_query ? 3.0e38f : 1.0e3f;
-    const float values[] = {NAN, NAN, INFINITY, -INFINITY, junk};
+    /* A query that is Inf makes scores that fp32 and double turn into different things. */
+    const float values[] = {NAN, junk, NAN, INFINITY, -INFINITY};
+    const uint64_t num_values = plan->key_is_query ? 2 : sizeof(values) / sizeof(values[0]);
     for (uint64_t b = 0; b < plan->batch_size; b++) {
         for (uint64_t j = 0; j < plan->key_len; j++) {
             if (!is_never_seen(problem, b, j)) {
                 continue;
             }
             const float bad =
-                values[vkmha_random_below(fill->random, sizeof(values) / sizeof(values[0]))];
+                values[vkmha_random_below(fill->random, num_values)];
             set_position(
                 key, locate(problem, b, j, plan->key_len, sizes.num_kv_heads, sizes.key_dim), bad);
             if (value) {
