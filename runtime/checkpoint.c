@@ -382,11 +382,9 @@ vkmha_status vkmha_checkpoint_layer(const vkmha_file *file, const vkmha_checkpoi
     if (!params) {
         params = &defaults;
     }
-    for (size_t i = 0; i < sizeof(params->reserved) / sizeof(params->reserved[0]); i++) {
-        if (params->reserved[i] != 0) {
-            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                              "checkpoint params.reserved is not zero");
-        }
+    if (!vkmha_is_zero(params->reserved, sizeof(params->reserved))) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                          "checkpoint params.reserved is not zero");
     }
     vkmha_found_layer found;
     vkmha_status status = find_layer(file, params->prefix ? params->prefix : "", &found, error);

@@ -305,16 +305,6 @@ static vkmha_status open_own(vkmha_device *device, PFN_vkGetInstanceProcAddr get
     return finish_creation(device, params->disabled_capabilities, params->max_work_per_dispatch, error);
 }
 
-static bool all_zero(const uint32_t *values, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        if (values[i] != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 vkmha_status vkmha_device_create_with(const vkmha_device_params *params,
                                       PFN_vkGetInstanceProcAddr get_instance_proc_addr,
                                       const VkAllocationCallbacks *allocation_callbacks,
@@ -329,7 +319,7 @@ vkmha_status vkmha_device_create_with(const vkmha_device_params *params,
     if (!params) {
         params = &defaults;
     }
-    if (!all_zero(params->reserved, sizeof(params->reserved) / sizeof(params->reserved[0]))) {
+    if (!vkmha_is_zero(params->reserved, sizeof(params->reserved))) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "device params.reserved is not zero");
     }
     vkmha_status status;
@@ -370,7 +360,7 @@ static vkmha_status check_borrow(const vkmha_borrow_params *params, vkmha_error 
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
                           "lock_queue and unlock_queue must be given both or neither");
     }
-    if (!all_zero(params->reserved, sizeof(params->reserved) / sizeof(params->reserved[0]))) {
+    if (!vkmha_is_zero(params->reserved, sizeof(params->reserved))) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "borrow params.reserved is not zero");
     }
     return VKMHA_OK;

@@ -22,3 +22,14 @@ void vkmha_error_clear(vkmha_error *error)
         error->message[0] = '\0';
     }
 }
+
+bool vkmha_is_zero(const void *memory, size_t bytes)
+{
+    const unsigned char *byte = memory;
+    for (size_t i = 0; i < bytes; i++) {
+        if (byte[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -41,17 +41,6 @@ bool vkmha_multiply_all(const uint64_t *factors, uint32_t count, uint64_t *produ
 
 /* ---- Layers ----------------------------------------------------------------------------------------- */
 
-static bool is_zero(const void *memory, size_t bytes)
-{
-    const unsigned char *byte = memory;
-    for (size_t i = 0; i < bytes; i++) {
-        if (byte[i] != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 static vkmha_status check_range(const char *field, uint64_t value, uint64_t low, uint64_t high,
                                 vkmha_error *error)
 {
@@ -226,14 +215,14 @@ static vkmha_status refuse_projections(const vkmha_layer_params *given, vkmha_er
         {"key_dim", given->key_dim != 0},
         {"value_dim", given->value_dim != 0},
         {"output_dim", given->output_dim != 0},
-        {"w_q", !is_zero(&given->w_q, sizeof(given->w_q))},
-        {"w_k", !is_zero(&given->w_k, sizeof(given->w_k))},
-        {"w_v", !is_zero(&given->w_v, sizeof(given->w_v))},
-        {"w_o", !is_zero(&given->w_o, sizeof(given->w_o))},
-        {"b_q", !is_zero(&given->b_q, sizeof(given->b_q))},
-        {"b_k", !is_zero(&given->b_k, sizeof(given->b_k))},
-        {"b_v", !is_zero(&given->b_v, sizeof(given->b_v))},
-        {"b_o", !is_zero(&given->b_o, sizeof(given->b_o))},
+        {"w_q", !vkmha_is_zero(&given->w_q, sizeof(given->w_q))},
+        {"w_k", !vkmha_is_zero(&given->w_k, sizeof(given->w_k))},
+        {"w_v", !vkmha_is_zero(&given->w_v, sizeof(given->w_v))},
+        {"w_o", !vkmha_is_zero(&given->w_o, sizeof(given->w_o))},
+        {"b_q", !vkmha_is_zero(&given->b_q, sizeof(given->b_q))},
+        {"b_k", !vkmha_is_zero(&given->b_k, sizeof(given->b_k))},
+        {"b_v", !vkmha_is_zero(&given->b_v, sizeof(given->b_v))},
+        {"b_o", !vkmha_is_zero(&given->b_o, sizeof(given->b_o))},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (fields[i].is_given) {
@@ -250,7 +239,7 @@ vkmha_status vkmha_check_layer(const vkmha_layer_params *given, vkmha_layer_para
     if (!given) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "layer params is NULL");
     }
-    if (!is_zero(given->reserved, sizeof(given->reserved))) {
+    if (!vkmha_is_zero(given->reserved, sizeof(given->reserved))) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "layer params.reserved is not zero");
     }
     *layer = *given;
@@ -388,7 +377,7 @@ vkmha_status vkmha_check_plan(const vkmha_layer_params *layer, const vkmha_plan_
     if (!given) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "plan params is NULL");
     }
-    if (!is_zero(given->reserved, sizeof(given->reserved))) {
+    if (!vkmha_is_zero(given->reserved, sizeof(given->reserved))) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "plan params.reserved is not zero");
     }
     if ((uint32_t)given->layout > VKMHA_LAYOUT_BHSD) {

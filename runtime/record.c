@@ -37,11 +37,8 @@ vkmha_status vkmha_record(vkmha_plan *plan, const vkmha_bindings *bindings, VkCo
     if (bindings->plan != plan) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "bindings are of another plan");
     }
-    for (uint32_t i = 0; i < sizeof(params->reserved) / sizeof(params->reserved[0]); i++) {
-        if (params->reserved[i] != 0) {
-            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                              "record params.reserved is not zero");
-        }
+    if (!vkmha_is_zero(params->reserved, sizeof(params->reserved))) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "record params.reserved is not zero");
     }
     const vkmha_schedule *schedule = &plan->schedule;
     const uint32_t first = params->first_dispatch;

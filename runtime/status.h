@@ -15,6 +15,9 @@
 /* Fills *error (which may be NULL) and returns `status`, so that `return vkmha_fail(...)` is one line. */
 vkmha_status vkmha_fail(vkmha_error *error, vkmha_status status, const char *format, ...) VKMHA_PRINTF(3, 4);
 
+/* Whether memory is all zero bytes, as reserved fields must be. */
+bool vkmha_is_zero(const void *memory, size_t bytes);
+
 /* {VKMHA_OK, ""} */
 void vkmha_error_clear(vkmha_error *error);
 
