@@ -1,15 +1,12 @@
-#include "params.h"
-
 #include <inttypes.h>
 #include <math.h>
 
-enum { MAX_HEAD_DIM = 256, MAX_HEADS = 65535 };
+#include "params_check.h"
+
+enum { MAX_HEADS = 65535 };
 
 /* Features of an input or output: keeps heads * dims and padded pitches far inside 32 bits. */
 enum { MAX_FEATURES = 1 << 24 };
-
-/* Positions and batches are dispatched in 32-bit arithmetic. */
-#define MAX_LENGTH ((uint64_t)INT32_MAX)
 
 bool vkmha_multiply(uint64_t a, uint64_t b, uint64_t *product)
 {
@@ -39,14 +36,16 @@ bool vkmha_multiply_all(const uint64_t *factors, uint32_t count, uint64_t *produ
     return true;
 }
 
-/* ---- Layers ----------------------------------------------------------------------------------------- */
+/* ---- Layers
+ * ----------------------------------------------------------------------------------------- */
 
-static vkmha_status check_range(const char *field, uint64_t value, uint64_t low, uint64_t high,
-                                vkmha_error *error)
+vkmha_status vkmha_check_range(const char *field, uint64_t value, uint64_t low, uint64_t high,
+                               vkmha_error *error)
 {
     if (value < low || value > high) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                          "%s %" PRIu64 " is not in %" PRIu64 "..%" PRIu64, field, value, low, high);
+                          "%s %" PRIu64 " is not in %" PRIu64 "..%" PRIu64, field, value, low,
+                          high);
     }
     return VKMHA_OK;
 }
@@ -96,15 +95,15 @@ static vkmha_status check_vector(const char *field, const vkmha_vector *given, u
                                  vkmha_error *error)
 {
     if (!given->data) {
-        return given->size == 0 ? VKMHA_OK
-                                : vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                                             "%s.size %" PRIu64 " is given without data", field,
-                                             given->size);
+        return given->size == 0
+                   ? VKMHA_OK
+                   : vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                                "%s.size %" PRIu64 " is given without data", field, given->size);
     }
     if (given->size != size) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                          "%s has %" PRIu64 " elements, the layer needs %" PRIu64, field, given->size,
-                          size);
+                          "%s has %" PRIu64 " elements, the layer needs %" PRIu64, field,
+                          given->size, size);
     }
     return check_type(field, given->type, error);
 }
@@ -112,12 +111,12 @@ static vkmha_status check_vector(const char *field, const vkmha_vector *given, u
 static vkmha_status check_heads(const vkmha_layer_params *given, vkmha_layer_params *layer,
                                 vkmha_error *error)
 {
-    vkmha_status status = check_range("num_heads", given->num_heads, 1, MAX_HEADS, error);
+    vkmha_status status = vkmha_check_range("num_heads", given->num_heads, 1, MAX_HEADS, error);
     if (status != VKMHA_OK) {
         return status;
     }
     layer->num_kv_heads = given->num_kv_heads ? given->num_kv_heads : given->num_heads;
-    status = check_range("num_kv_heads", layer->num_kv_heads, 1, MAX_HEADS, error);
+    status = vkmha_check_range("num_kv_heads", layer->num_kv_heads, 1, MAX_HEADS, error);
     if (status != VKMHA_OK) {
         return status;
     }
@@ -126,12 +125,12 @@ static vkmha_status check_heads(const vkmha_layer_params *given, vkmha_layer_par
                           "num_heads %u is not a multiple of num_kv_heads %u", given->num_heads,
                           layer->num_kv_heads);
     }
-    status = check_range("head_dim", given->head_dim, 1, MAX_HEAD_DIM, error);
+    status = vkmha_check_range("head_dim", given->head_dim, 1, VKMHA_MAX_HEAD_DIM, error);
     if (status != VKMHA_OK) {
         return status;
     }
     layer->v_head_dim = given->v_head_dim ? given->v_head_dim : given->head_dim;
-    status = check_range("v_head_dim", layer->v_head_dim, 1, MAX_HEAD_DIM, error);
+    status = vkmha_check_range("v_head_dim", layer->v_head_dim, 1, VKMHA_MAX_HEAD_DIM, error);
     if (status != VKMHA_OK) {
         return status;
     }
@@ -163,16 +162,13 @@ static vkmha_status check_projections(const vkmha_layer_params *given, vkmha_lay
         const char *field;
         uint64_t value;
     } features[] = {
-        {"embed_dim", layer->embed_dim},
-        {"key_dim", layer->key_dim},
-        {"value_dim", layer->value_dim},
-        {"output_dim", layer->output_dim},
-        {"num_heads * head_dim", query_features},
-        {"num_heads * v_head_dim", attention_features},
+        {"embed_dim", layer->embed_dim},          {"key_dim", layer->key_dim},
+        {"value_dim", layer->value_dim},          {"output_dim", layer->output_dim},
+        {"num_heads * head_dim", query_features}, {"num_heads * v_head_dim", attention_features},
     };
     for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); i++) {
         vkmha_status status =
-            check_range(features[i].field, features[i].value, 1, MAX_FEATURES, error);
+            vkmha_check_range(features[i].field, features[i].value, 1, MAX_FEATURES, error);
         if (status != VKMHA_OK) {
             return status;
         }
@@ -189,13 +185,16 @@ static vkmha_status check_projections(const vkmha_layer_params *given, vkmha_lay
         {"w_q", "b_q", &given->w_q, &layer->w_q, &given->b_q, query_features, layer->embed_dim},
         {"w_k", "b_k", &given->w_k, &layer->w_k, &given->b_k, key_features, layer->key_dim},
         {"w_v", "b_v", &given->w_v, &layer->w_v, &given->b_v, value_features, layer->value_dim},
-        {"w_o", "b_o", &given->w_o, &layer->w_o, &given->b_o, layer->output_dim, attention_features},
+        {"w_o", "b_o", &given->w_o, &layer->w_o, &given->b_o, layer->output_dim,
+         attention_features},
     };
     for (size_t i = 0; i < sizeof(weights) / sizeof(weights[0]); i++) {
-        vkmha_status status = check_matrix(weights[i].matrix_field, weights[i].given, weights[i].rows,
-                                           weights[i].columns, weights[i].matrix, error);
+        vkmha_status status =
+            check_matrix(weights[i].matrix_field, weights[i].given, weights[i].rows,
+                         weights[i].columns, weights[i].matrix, error);
         if (status == VKMHA_OK) {
-            status = check_vector(weights[i].vector_field, weights[i].vector, weights[i].rows, error);
+            status =
+                check_vector(weights[i].vector_field, weights[i].vector, weights[i].rows, error);
         }
         if (status != VKMHA_OK) {
             return status;
@@ -227,7 +226,8 @@ static vkmha_status refuse_projections(const vkmha_layer_params *given, vkmha_er
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (fields[i].is_given) {
             return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                              "%s is given, but attention_only has no projections", fields[i].field);
+                              "%s is given, but attention_only has no projections",
+                              fields[i].field);
         }
     }
     return VKMHA_OK;
@@ -242,27 +242,33 @@ vkmha_status vkmha_check_layer(const vkmha_layer_params *given, vkmha_layer_para
     if (!vkmha_is_zero(given->reserved, sizeof(given->reserved))) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "layer params.reserved is not zero");
     }
-    *layer = *given;
-    vkmha_status status = check_heads(given, layer, error);
-    if (status != VKMHA_OK) {
-        return status;
+    vkmha_layer_params checked = *given;
+    vkmha_status status = check_heads(given, &checked, error);
+    if (status == VKMHA_OK) {
+        status = vkmha_check_options(given, &checked, error);
     }
-    return given->attention_only ? refuse_projections(given, error)
-                                 : check_projections(given, layer, error);
+    if (status == VKMHA_OK) {
+        status = given->attention_only ? refuse_projections(given, error)
+                                       : check_projections(given, &checked, error);
+    }
+    if (status == VKMHA_OK) {
+        *layer = checked;
+    }
+    return status;
 }
 
-vkmha_status vkmha_layer_params_init(vkmha_layer_params *params, uint32_t embed_dim, uint32_t num_heads,
-                                     vkmha_error *error)
+vkmha_status vkmha_layer_params_init(vkmha_layer_params *params, uint32_t embed_dim,
+                                     uint32_t num_heads, vkmha_error *error)
 {
     vkmha_error_clear(error);
     if (!params) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "params is NULL");
     }
-    vkmha_status status = check_range("num_heads", num_heads, 1, MAX_HEADS, error);
+    vkmha_status status = vkmha_check_range("num_heads", num_heads, 1, MAX_HEADS, error);
     if (status != VKMHA_OK) {
         return status;
     }
-    status = check_range("embed_dim", embed_dim, 1, MAX_FEATURES, error);
+    status = vkmha_check_range("embed_dim", embed_dim, 1, MAX_FEATURES, error);
     if (status != VKMHA_OK) {
         return status;
     }
@@ -275,233 +281,5 @@ vkmha_status vkmha_layer_params_init(vkmha_layer_params *params, uint32_t embed_
         .head_dim = embed_dim / num_heads,
         .embed_dim = embed_dim,
     };
-    return VKMHA_OK;
-}
-
-/* ---- Plans ------------------------------------------------------------------------------------------ */
-
-static vkmha_status check_mask(const vkmha_layer_params *layer, const vkmha_plan_params *given,
-                               vkmha_error *error)
-{
-    if ((uint32_t)given->mask > VKMHA_MASK_ADDITIVE) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "mask %u is no vkmha_mask_type",
-                          (uint32_t)given->mask);
-    }
-    static const char *const axis_names[4] = {"batch_size", "num_heads", "query_len", "key_len"};
-    const uint64_t full[4] = {given->batch_size, layer->num_heads, given->query_len, given->key_len};
-    for (uint32_t axis = 0; axis < 4; axis++) {
-        const uint64_t size = given->mask_dims[axis];
-        if (given->mask == VKMHA_MASK_NONE) {
-            if (size != 0) {
-                return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                                  "mask_dims[%u] %" PRIu64 " is given without a mask", axis, size);
-            }
-        } else if (size != full[axis] && size != 1) {
-            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                              "mask_dims[%u] %" PRIu64 " is neither 1 nor %s %" PRIu64, axis, size,
-                              axis_names[axis], full[axis]);
-        }
-    }
-    return VKMHA_OK;
-}
-
-static vkmha_status check_shared_inputs(const vkmha_layer_params *layer, const vkmha_plan_params *given,
-                                        vkmha_error *error)
-{
-    if (given->key_is_query) {
-        if (given->key_len != given->query_len) {
-            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                              "key_len %" PRIu64 " differs from query_len %" PRIu64
-                              ", but key_is_query",
-                              given->key_len, given->query_len);
-        }
-        const bool same = layer->attention_only ? layer->num_kv_heads == layer->num_heads
-                                                : layer->key_dim == layer->embed_dim;
-        if (!same) {
-            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                              layer->attention_only
-                                  ? "num_kv_heads %u differs from num_heads %u, but key_is_query"
-                                  : "key_dim %u differs from embed_dim %u, but key_is_query",
-                              layer->attention_only ? layer->num_kv_heads : layer->key_dim,
-                              layer->attention_only ? layer->num_heads : layer->embed_dim);
-        }
-    }
-    if (given->value_is_key) {
-        const bool same = layer->attention_only ? layer->v_head_dim == layer->head_dim
-                                                : layer->value_dim == layer->key_dim;
-        if (!same) {
-            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                              layer->attention_only
-                                  ? "v_head_dim %u differs from head_dim %u, but value_is_key"
-                                  : "value_dim %u differs from key_dim %u, but value_is_key",
-                              layer->attention_only ? layer->v_head_dim : layer->value_dim,
-                              layer->attention_only ? layer->head_dim : layer->key_dim);
-        }
-    }
-    return VKMHA_OK;
-}
-
-/* Every tensor's fp32 byte size must fit, so that later arithmetic on sizes cannot wrap. */
-static vkmha_status check_sizes(const vkmha_layer_params *layer, const vkmha_plan_params *given,
-                                vkmha_error *error)
-{
-    const uint64_t batch = given->batch_size;
-    const uint64_t widest_query =
-        (uint64_t)layer->num_heads * (layer->head_dim > layer->v_head_dim ? layer->head_dim
-                                                                         : layer->v_head_dim);
-    const uint64_t embed = layer->embed_dim > layer->output_dim ? layer->embed_dim : layer->output_dim;
-    const uint64_t key = layer->key_dim > layer->value_dim ? layer->key_dim : layer->value_dim;
-    const struct {
-        const char *name;
-        uint64_t factors[5];
-    } tensors[] = {
-        {"query", {batch, given->query_len, widest_query > embed ? widest_query : embed, 8, 1}},
-        {"key", {batch, given->key_len, widest_query > key ? widest_query : key, 8, 1}},
-        {"mask",
-         {given->mask_dims[0], given->mask_dims[1], given->mask_dims[2], given->mask_dims[3], 8}},
-    };
-    for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
-        uint64_t bytes = 0;
-        if (!vkmha_multiply_all(tensors[i].factors, 5, &bytes)) {
-            return vkmha_fail(error, VKMHA_ERROR_UNSUPPORTED,
-                              "%s tensor is too large: its size in bytes does not fit in 63 bits",
-                              tensors[i].name);
-        }
-    }
-    return VKMHA_OK;
-}
-
-vkmha_status vkmha_check_plan(const vkmha_layer_params *layer, const vkmha_plan_params *given,
-                              vkmha_plan_params *plan, vkmha_error *error)
-{
-    if (!given) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "plan params is NULL");
-    }
-    if (!vkmha_is_zero(given->reserved, sizeof(given->reserved))) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "plan params.reserved is not zero");
-    }
-    if ((uint32_t)given->layout > VKMHA_LAYOUT_BHSD) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "layout %u is no vkmha_layout",
-                          (uint32_t)given->layout);
-    }
-    if (!layer->attention_only && given->layout != VKMHA_LAYOUT_BSHD) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                          "layout BHSD is for attention_only layers; inputs of projections are "
-                          "[batch_size, length, features]");
-    }
-    if ((uint32_t)given->causal > VKMHA_CAUSAL_BOTTOM_RIGHT) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "causal %u is no vkmha_causal",
-                          (uint32_t)given->causal);
-    }
-    const struct {
-        const char *field;
-        uint64_t value;
-    } lengths[] = {
-        {"batch_size", given->batch_size},
-        {"query_len", given->query_len},
-        {"key_len", given->key_len},
-    };
-    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
-        vkmha_status status = check_range(lengths[i].field, lengths[i].value, 0, MAX_LENGTH, error);
-        if (status != VKMHA_OK) {
-            return status;
-        }
-    }
-    vkmha_status status = check_mask(layer, given, error);
-    if (status == VKMHA_OK) {
-        status = check_shared_inputs(layer, given, error);
-    }
-    if (status == VKMHA_OK) {
-        status = check_sizes(layer, given, error);
-    }
-    if (status == VKMHA_OK) {
-        *plan = *given;
-    }
-    return status;
-}
-
-void vkmha_plan_sizes(const vkmha_layer_params *layer, const vkmha_plan_params *plan,
-                      vkmha_sizes *sizes)
-{
-    const uint64_t queries = plan->batch_size * plan->query_len;
-    const uint64_t keys = plan->batch_size * plan->key_len;
-    *sizes = (vkmha_sizes){
-        .heads_query = queries * layer->num_heads * layer->head_dim,
-        .heads_key = keys * layer->num_kv_heads * layer->head_dim,
-        .heads_value = keys * layer->num_kv_heads * layer->v_head_dim,
-        .heads_attention = queries * layer->num_heads * layer->v_head_dim,
-        .attend_keys = plan->has_attend_keys ? keys : 0,
-        .key_lengths = plan->has_key_lengths ? plan->batch_size : 0,
-    };
-    if (layer->attention_only) {
-        sizes->query = sizes->heads_query;
-        sizes->key = sizes->heads_key;
-        sizes->value = sizes->heads_value;
-        sizes->output = sizes->heads_attention;
-    } else {
-        sizes->query = queries * layer->embed_dim;
-        sizes->key = keys * layer->key_dim;
-        sizes->value = keys * layer->value_dim;
-        sizes->output = queries * layer->output_dim;
-    }
-    if (plan->mask != VKMHA_MASK_NONE) {
-        vkmha_multiply_all(plan->mask_dims, 4, &sizes->mask);
-        sizes->mask_bytes = plan->mask == VKMHA_MASK_ADDITIVE ? sizes->mask * 4 : sizes->mask;
-    }
-}
-
-/* ---- Inputs ----------------------------------------------------------------------------------------- */
-
-vkmha_status vkmha_check_inputs(const vkmha_layer_params *layer, const vkmha_plan_params *plan,
-                                const vkmha_inputs *given, vkmha_inputs *inputs, vkmha_error *error)
-{
-    if (!given) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "inputs is NULL");
-    }
-    vkmha_sizes sizes;
-    vkmha_plan_sizes(layer, plan, &sizes);
-    const struct {
-        const char *field;
-        const void *data;
-        uint64_t count;
-        bool is_wanted;
-        const char *rule;
-    } tensors[] = {
-        {"query", given->query, sizes.query, true, ""},
-        {"key", given->key, sizes.key, !plan->key_is_query, "key_is_query takes the query input"},
-        {"value", given->value, sizes.value, !plan->value_is_key,
-         "value_is_key takes the key input"},
-        {"mask", given->mask, sizes.mask, plan->mask != VKMHA_MASK_NONE, "the plan has no mask"},
-        {"attend_keys", given->attend_keys, sizes.attend_keys, plan->has_attend_keys,
-         "the plan has no has_attend_keys"},
-        {"key_lengths", given->key_lengths, sizes.key_lengths, plan->has_key_lengths,
-         "the plan has no has_key_lengths"},
-    };
-    for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
-        if (!tensors[i].is_wanted && tensors[i].data) {
-            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "%s is given, but %s",
-                              tensors[i].field, tensors[i].rule);
-        }
-        if (tensors[i].is_wanted && tensors[i].count != 0 && !tensors[i].data) {
-            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                              "%s is NULL, the plan needs %" PRIu64 " elements", tensors[i].field,
-                              tensors[i].count);
-        }
-    }
-    for (uint64_t b = 0; b < sizes.key_lengths; b++) {
-        const int32_t length = given->key_lengths[b];
-        if (length < 0 || (uint64_t)length > plan->key_len) {
-            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                              "key_lengths[%" PRIu64 "] %d is not in 0..key_len %" PRIu64, b, length,
-                              plan->key_len);
-        }
-    }
-    *inputs = *given;
-    if (plan->key_is_query) {
-        inputs->key = inputs->query;
-    }
-    if (plan->value_is_key) {
-        inputs->value = inputs->key;
-    }
     return VKMHA_OK;
 }

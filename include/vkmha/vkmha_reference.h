@@ -22,12 +22,18 @@ extern "C" {
 typedef struct vkmha_reference_outputs {
     double *output;
     double *output_bound; /* largest |fp32 result - output| of an honest kernel, all stages together */
-    double *weights;      /* [batch_size, num_heads, query_len, key_len] softmax weights; 0 for keys not allowed */
+    double *weights;      /* [batch_size, num_heads, query_len, all keys] softmax weights, before gates; 0 for keys that
+                             are not allowed. Not with is_packed. */
+    double *present_key;  /* as vkmha_outputs; with or without has_present. Not with is_packed or a cache. */
+    double *present_key_bound;
+    double *present_value;
+    double *present_value_bound;
 } vkmha_reference_outputs;
 
 /*
  * Runs the layer on the CPU. `layer` and `plan` are the structs that a device would be given; what concerns
- * only devices (kernel names, work limits) is ignored here.
+ * only devices (kernel names, work limits) is ignored here. A plan with a cache is
+ * UNSUPPORTED: give its keys as past_key and past_value.
  * chains: the kernels' chains of additions (vkmha_plan_get_info), which sharpen the bound; NULL: the worst.
  * host: NULL means {0}.
  * Errors: INVALID_ARGUMENT, UNSUPPORTED, OUT_OF_MEMORY; the same checks as a device makes.
@@ -37,6 +43,14 @@ VKMHA_API vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, cons
                                            const vkmha_inputs *inputs, const vkmha_chains *chains,
                                            const vkmha_host *host, const vkmha_reference_outputs *outputs,
                                            vkmha_error *error);
+
+/*
+ * Rotary positions, in place: values and bounds [rows, heads, head_dim] turn by positions[r] of row r. `rope` is a
+ * layer's; head_dim its own. bound may be NULL. Errors: INVALID_ARGUMENT. Thread-safety: any thread.
+ */
+VKMHA_API vkmha_status vkmha_reference_rotate(const vkmha_rope *rope, uint32_t head_dim, uint64_t rows,
+                                              uint64_t heads, const int32_t *positions, double *values,
+                                              double *bound, vkmha_error *error);
 
 /*
  * One projection: output[r, n] = sum_k input[r, k] * weight[n, k] + bias[n], with its bound.

@@ -70,11 +70,39 @@ typedef struct vkmha_buffer {
 } vkmha_buffer;
 
 /*
+ * What is told of each sequence, vkmha_plan_info.num_sequences of them in an array. vkmha_plan_fill writes it from
+ * vkmha_inputs; an application may as well write it itself, on the device too. What is out of range is taken as the
+ * nearer end.
+ */
+typedef struct vkmha_sequence {
+    int32_t first_key;       /* keys before it are not there; read where the plan has has_first_keys */
+    int32_t key_length;      /* keys from here on are not there; with a cache, the new ones are counted */
+    int32_t position_offset; /* of p = i + position_offset, as the plan's causal or positions say it */
+    int32_t past_length;     /* cache: keys that are there already; the new ones are written from here on */
+    int32_t first_query_row; /* packed: where its rows begin, and how many queries it has; else 0 and query_len */
+    int32_t query_length;
+    int32_t first_key_row;
+    int32_t reserved; /* 0 */
+} vkmha_sequence;
+
+/*
+ * Writes what a run with these inputs needs of buffers.sequences and buffers.positions (int32: every query's rotary
+ * position, then every new key's): num_sequences and num_positions elements. Only the arrays of lengths, offsets and
+ * positions, and the cache, are read of `inputs`. Either pointer may be NULL where its number is 0.
+ * Errors: INVALID_ARGUMENT, as vkmha_run. Thread-safety: any thread.
+ */
+VKMHA_API vkmha_status vkmha_plan_fill(const vkmha_plan *plan, const vkmha_inputs *inputs, vkmha_sequence *sequences,
+                                       int32_t *positions, vkmha_error *error);
+
+/* The cache's two buffers, whole; they stay the cache's. Lengths are not kept for what vkmha_record appends: the
+ * application's own arrays tell them. */
+VKMHA_API void vkmha_cache_get_buffers(const vkmha_cache *cache, vkmha_buffer *key, vkmha_buffer *value);
+
+/*
  * Tensors as in vkmha_inputs and vkmha_outputs, on the device. A tensor that the plan does not use, or that has
- * no elements, has buffer VK_NULL_HANDLE. Usage: STORAGE_BUFFER, but key_lengths: UNIFORM_BUFFER, its offset
- * a multiple of minUniformBufferOffsetAlignment and its size rounded up to 16. workspace: at least
- * vkmha_plan_info.workspace_bytes, STORAGE_BUFFER. Lengths outside 0..key_len are taken as the nearer end.
- * No two may overlap, except inputs among themselves.
+ * no elements, has buffer VK_NULL_HANDLE. Usage: STORAGE_BUFFER, but sequences and head_gates: UNIFORM_BUFFER, their
+ * offsets a multiple of minUniformBufferOffsetAlignment and their sizes rounded up to 16. workspace: at least
+ * vkmha_plan_info.workspace_bytes, STORAGE_BUFFER. No two may overlap, except inputs among themselves.
  */
 typedef struct vkmha_buffers {
     vkmha_buffer query;
@@ -82,7 +110,15 @@ typedef struct vkmha_buffers {
     vkmha_buffer value;
     vkmha_buffer mask;
     vkmha_buffer attend_keys;
-    vkmha_buffer key_lengths;
+    vkmha_buffer sequences;
+    vkmha_buffer positions;
+    vkmha_buffer head_gates;
+    vkmha_buffer past_key;
+    vkmha_buffer past_value;
+    vkmha_buffer cache_key;
+    vkmha_buffer cache_value;
+    vkmha_buffer present_key;
+    vkmha_buffer present_value;
     vkmha_buffer output;
     vkmha_buffer workspace;
 } vkmha_buffers;
@@ -122,9 +158,9 @@ typedef struct vkmha_record_params {
  * queue family. Never submits, waits, allocates or compiles.
  *
  * Before: inputs must be visible to VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT with VK_ACCESS_SHADER_READ_BIT
- * (key_lengths: VK_ACCESS_UNIFORM_READ_BIT). Earlier compute work on the same queue that used the workspace or
+ * (sequences, head_gates: VK_ACCESS_UNIFORM_READ_BIT). Earlier compute work on the same queue that used the workspace or
  * the output is ordered by a barrier recorded first.
- * After: the output was written by VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT with VK_ACCESS_SHADER_WRITE_BIT; the
+ * After: outputs and cache were written by VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT with VK_ACCESS_SHADER_WRITE_BIT; the
  * reader's barrier is the caller's. Bound compute pipeline, descriptor set 0 and push constants are changed.
  *
  * params: NULL means {0}. Errors: INVALID_ARGUMENT (bindings of another plan, dispatches past the plan's end).
