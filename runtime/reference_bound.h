@@ -40,6 +40,12 @@ static inline double vkmha_exp_error(double x, double exponentials)
     return (6.0 * exponentials + 5.0 * x) * VKMHA_UNIT;
 }
 
+/* NaN stays. */
+static inline double vkmha_clamp_score(double score)
+{
+    return score < -FLT_MAX ? -FLT_MAX : score > FLT_MAX ? FLT_MAX : score;
+}
+
 /*
  * The fp32 sum of a score and a mask: rounding is monotonic, so the ends of the score's interval
  * bound it, which keeps a mask of -FLT_MAX sharp: it absorbs the scores. What lies below -FLT_MAX
@@ -47,16 +53,11 @@ static inline double vkmha_exp_error(double x, double exponentials)
  */
 static inline double vkmha_mask_score(double score, double added, double *slack)
 {
-    const double sums[3] = {score + added, score - *slack + added, score + *slack + added};
-    double rounded[3];
-    for (uint32_t i = 0; i < 3; i++) {
-        const double clamped = sums[i] < -FLT_MAX  ? -FLT_MAX
-                               : sums[i] > FLT_MAX ? FLT_MAX
-                                                   : sums[i];
-        rounded[i] = i == 0 ? clamped : (double)(float)clamped;
-    }
-    *slack = fmax(rounded[2] - rounded[0], rounded[0] - rounded[1]);
-    return rounded[0];
+    const double sum = vkmha_clamp_score(score + added);
+    const double lowest = (double)(float)vkmha_clamp_score(score - *slack + added);
+    const double highest = (double)(float)vkmha_clamp_score(score + *slack + added);
+    *slack = fmax(highest - sum, sum - lowest);
+    return sum;
 }
 
 /* sum / least, but never more than `limit`. */
