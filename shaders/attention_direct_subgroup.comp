@@ -9,6 +9,7 @@
  * Barriers: none among the keys; one of the subgroup before the state is written, which all its
  * lanes have read.
  * Trips: a chunk of VKMHA_KEY_CHUNK keys takes 1 + chunk / STEP * (1 + ceil(head_dim / 4) + LANES).
+ * Where features are stored one by one, 4 * ROWS * VALUE_VECTORS more a chunk.
  * Source: Milakov & Gimelshein 2018 (online softmax); Dao et al. 2022 (tiling).
  */
 #version 450
@@ -20,6 +21,7 @@
 #include "common.glsl"
 
 const uint LANES = SUBGROUP_WIDTH;
+const uint TILE_ROWS = WORKGROUP / LANES * ROWS;
 
 #include "attention.glsl"
 #include "softmax.glsl"
@@ -28,24 +30,26 @@ void main()
 {
     const uint lane = gl_SubgroupInvocationID;
     /* With one subgroup a workgroup the rows are uniform, which CPU drivers see. */
-    uint block = gl_WorkGroupID.x;
+    uint block = row_tile();
     if (WORKGROUP != LANES) {
         block = block * (WORKGROUP / LANES) + gl_SubgroupID;
     }
     const uint first_row = block * ROWS;
-    const uint length = sequence_length();
-    const uint value_base = tensor_head(push.value, key_head());
     const uint last_feature = 4u * (ceil_div(v_head_dim(), 4u) - 1u);
-    begin_block(first_row, length);
-    softmax_begin(lane, first_row);
+    begin_sequence();
+    begin_block(first_row);
+    softmax_begin(first_row);
 
-    const uint end = min(push.key_end, limits[ROWS - 1u]);
-    for (uint chunk = push.key_begin; chunk < end; chunk += VKMHA_KEY_CHUNK) {
-        const uint chunk_end = min(chunk + VKMHA_KEY_CHUNK, end);
-        for (uint step_key = chunk; step_key < chunk_end; step_key += STEP) {
+    const uvec2 keys = workgroup_keys(uvec2(firsts[0], limits[ROWS - 1u]));
+    uint chunk = chunk_of(keys.x);
+    bool goes_on = !has_flag(VKMHA_FLAG_FIRST);
+    do {
+        softmax_clear();
+        const uint chunk_end = min(chunk + VKMHA_KEY_CHUNK, keys.y);
+        for (uint step_key = max(chunk, keys.x); step_key < chunk_end; step_key += STEP) {
             /* Score and mask: this lane's keys with every row. */
-            score_from_memory(lane, step_key, length);
-            mask_scores(lane, step_key, length);
+            score_from_memory(lane, step_key);
+            mask_scores(lane, step_key);
 
             /* Rescale to the new maxima, and weigh. */
             [[unroll]] for (uint r = 0u; r < ROWS; r++) {
@@ -61,7 +65,7 @@ void main()
             const bool masks = step_masks(step_key);
             for (uint l = 0u; l < LANES; l++) {
                 [[unroll]] for (uint c = 0u; c < COLUMNS; c++) {
-                    const uint key = clamped_key(step_key + c * LANES + l, length);
+                    const uint key = clamped_key(step_key + c * LANES + l);
                     const uint value_row = value_base + key * push.value.row_stride;
                     vec4 values[VALUE_VECTORS];
                     [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
@@ -79,13 +83,20 @@ void main()
             }
         }
 
-        /* The lanes' sums join the rows'. */
+        /* The lanes' sums make the rows'. */
         [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-            row_sum[r] += subgroupAdd(lane_sum[r]);
-            lane_sum[r] = 0.0;
+            row_sum[r] = subgroupAdd(lane_sum[r]);
         }
-    }
+
+        softmax_join_memory(lane, first_row, goes_on);
+        goes_on = true;
+        chunk += VKMHA_KEY_CHUNK;
+        if (chunk >= keys.y) {
+            softmax_finish(lane);
+        }
+        softmax_keep(lane, first_row);
+    } while (chunk < keys.y);
 
     subgroupBarrier();
-    softmax_end(lane, first_row);
+    softmax_keep_state(lane, first_row);
 }

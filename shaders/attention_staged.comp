@@ -15,6 +15,7 @@
  * Trips: a chunk of VKMHA_KEY_CHUNK keys takes 1 + LANES + chunk / STEP * (1 + LANES + slices of
  * head_dim * (1 + SLICE + TILE_ROWS / row lanes + STEP / row lanes) + VALUE_VECTORS * (STEP / row
  * lanes + STEP)).
+ * Where features are stored one by one, 4 * ROWS * VALUE_VECTORS more a chunk.
  * Source: Milakov & Gimelshein 2018 (online softmax); Dao et al. 2022 (tiling).
  */
 #version 450
@@ -23,12 +24,12 @@
 #include "common.glsl"
 
 const uint LANES = 32u / COLUMNS; /* a step of 32 keys */
+const uint ROW_LANES = WORKGROUP / LANES;
+const uint TILE_ROWS = ROW_LANES * ROWS;
 
 #include "attention.glsl"
 #include "softmax.glsl"
 
-const uint ROW_LANES = WORKGROUP / LANES;
-const uint TILE_ROWS = ROW_LANES * ROWS;
 const uint SLICE = LANES;      /* vec4 of features staged at a time: one a lane */
 const uint PITCH = SLICE + 1u; /* odd, against bank conflicts */
 
@@ -38,11 +39,9 @@ shared float shared_lanes[TILE_ROWS * LANES]; /* a lane's maximum or sum of a ro
 shared vec4 shared_weights[STEP * TILE_ROWS / 4];
 
 /* Products of the block, both operands staged. */
-void score_staged(uint lane, uint row_lane, uint step_key, uint length)
+void score_staged(uint lane, uint row_lane, uint step_key)
 {
-    const uint query_base = tensor_head(push.query, gl_WorkGroupID.y);
-    const uint key_base = tensor_head(push.key, key_head());
-    const uint tile_first = gl_WorkGroupID.x * TILE_ROWS;
+    const uint tile_first = row_tile() * TILE_ROWS;
     const uint count = head_dim();
     const uint head_vectors = ceil_div(count, 4u);
     clear_scores();
@@ -56,7 +55,7 @@ void score_staged(uint lane, uint row_lane, uint step_key, uint length)
             shared_query[row * PITCH + lane] = is_feature ? query : vec4(0.0);
         }
         for (uint key = row_lane; key < STEP; key += ROW_LANES) {
-            const uint j = clamped_key(step_key + key, length);
+            const uint j = clamped_key(step_key + key);
             const vec4 loaded = load_key(key_base + j * push.key.row_stride, feature, count);
             shared_tile[key * PITCH + lane] = is_feature ? loaded : vec4(0.0);
         }
@@ -99,22 +98,26 @@ void main()
 {
     const uint lane = gl_LocalInvocationID.x % LANES;
     const uint row_lane = gl_LocalInvocationID.x / LANES;
-    const uint first_row = gl_WorkGroupID.x * TILE_ROWS + row_lane * ROWS;
-    const uint last_row = gl_WorkGroupID.x * TILE_ROWS + TILE_ROWS - 1u;
+    const uint tile_first = row_tile() * TILE_ROWS;
+    const uint first_row = tile_first + row_lane * ROWS;
     const uint lanes_at = row_lane * ROWS * LANES;
-    const uint length = sequence_length();
-    const uint value_base = tensor_head(push.value, key_head());
     const uint value_vectors = ceil_div(v_head_dim(), 4u);
-    begin_block(first_row, length);
-    softmax_begin(lane, first_row);
+    begin_sequence();
+    begin_block(first_row);
+    softmax_begin(first_row);
 
-    const uint end = min(push.key_end, visible_keys(clamped_row(last_row), length));
-    for (uint chunk = push.key_begin; chunk < end; chunk += VKMHA_KEY_CHUNK) {
-        const uint chunk_end = min(chunk + VKMHA_KEY_CHUNK, end);
-        for (uint step_key = chunk; step_key < chunk_end; step_key += STEP) {
+    const uvec2 keys =
+        workgroup_keys(uvec2(visible_keys(clamped_row(tile_first)).x,
+                             visible_keys(clamped_row(tile_first + TILE_ROWS - 1u)).y));
+    uint chunk = chunk_of(keys.x);
+    bool goes_on = !has_flag(VKMHA_FLAG_FIRST);
+    do {
+        softmax_clear();
+        const uint chunk_end = min(chunk + VKMHA_KEY_CHUNK, keys.y);
+        for (uint step_key = max(chunk, keys.x); step_key < chunk_end; step_key += STEP) {
             /* Score and mask: this lane's keys with its rows. */
-            score_staged(lane, row_lane, step_key, length);
-            mask_scores(lane, step_key, length);
+            score_staged(lane, row_lane, step_key);
+            mask_scores(lane, step_key);
 
             /* Rescale to the new maxima, and weigh. */
             [[unroll]] for (uint r = 0u; r < ROWS; r++) {
@@ -141,7 +144,7 @@ void main()
                 const uint feature = min(lane_feature(lane, v), 4u * (value_vectors - 1u));
                 barrier();
                 for (uint key = row_lane; key < STEP; key += ROW_LANES) {
-                    const uint j = clamped_key(step_key + key, length);
+                    const uint j = clamped_key(step_key + key);
                     shared_tile[key * PITCH + lane] =
                         load_value(value_base + j * push.value.row_stride, feature, v_head_dim());
                 }
@@ -154,10 +157,9 @@ void main()
             }
         }
 
-        /* The lanes' sums join the rows'. */
+        /* The lanes' sums make the rows'. */
         [[unroll]] for (uint r = 0u; r < ROWS; r++) {
             shared_lanes[lanes_at + r * LANES + lane] = lane_sum[r];
-            lane_sum[r] = 0.0;
         }
         barrier();
         for (uint l = 0u; l < LANES; l++) {
@@ -165,8 +167,16 @@ void main()
                 row_sum[r] += shared_lanes[lanes_at + r * LANES + l];
             }
         }
-    }
+
+        softmax_join_memory(lane, first_row, goes_on);
+        goes_on = true;
+        chunk += VKMHA_KEY_CHUNK;
+        if (chunk >= keys.y) {
+            softmax_finish(lane);
+        }
+        softmax_keep(lane, first_row);
+    } while (chunk < keys.y);
 
     barrier();
-    softmax_end(lane, first_row);
+    softmax_keep_state(lane, first_row);
 }

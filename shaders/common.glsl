@@ -60,3 +60,39 @@ float dot_add(vec4 a, vec4 b, float sum)
                                  floats[clamped.w]);                                               \
         return mix(vec4(0.0), loaded, lessThan(features, uvec4(count)));                           \
     }
+
+/* What stands of a sequence number in the uniform array; the includer declares `sequences`. */
+#define VKMHA_DECLARE_SEQUENCES                                                                    \
+    layout(binding = VKMHA_BIND_SEQUENCES) uniform Sequences                                       \
+    {                                                                                              \
+        ivec4 sequences[2 * VKMHA_MAX_UNIFORM_SEQUENCES];                                          \
+    };
+
+/* Position and rotation of rows; the includer asks only where ROTATE is not 0. */
+#define VKMHA_DECLARE_ROTATION                                                                     \
+    layout(std430, binding = VKMHA_BIND_ROTATION) readonly buffer Rotation                         \
+    {                                                                                              \
+        vec2 rotation[];                                                                           \
+    };                                                                                             \
+    layout(std430, binding = VKMHA_BIND_POSITIONS) readonly buffer Positions                       \
+    {                                                                                              \
+        int positions[];                                                                           \
+    };                                                                                             \
+    /* Cosine and sine of pair `pair` at the position of row `row`, cut at the table's ends. */    \
+    vec2 rotation_of(uint row, uint pair)                                                          \
+    {                                                                                              \
+        const uint pairs = ROTATE / 2u;                                                            \
+        const int last = rotation.length() / int(pairs) - 1;                                       \
+        return rotation[uint(clamp(positions[row], 0, last)) * pairs + pair];                      \
+    }
+
+/* (a cos - b sin, b cos + a sin), alike wherever it stands. */
+vec2 rotate(vec2 pair, vec2 turn)
+{
+#ifdef VKMHA_MUTANT_ROTATE_BACK
+    turn.y = -turn.y;
+#endif
+    precise const float first = fma(pair.x, turn.x, -(pair.y * turn.y));
+    precise const float second = fma(pair.y, turn.x, pair.x * turn.y);
+    return vec2(first, second);
+}

@@ -1,6 +1,7 @@
 /*
  * What C and GLSL must agree on: bindings, specialization constants, push constants. The only home
- * of each. Push-constant structs hold 4-byte scalars only, so that C's layout is std430's.
+ * of each. Push-constant structs and the uniform block hold 4-byte scalars only, so that C's layout is
+ * std430's, and std140's.
  */
 #ifndef VKMHA_INTERFACE_H
 #define VKMHA_INTERFACE_H
@@ -25,20 +26,32 @@
 #define VKMHA_BIND_PROJECT_BIAS 2
 #define VKMHA_BIND_PROJECT_OUTPUT 3 /* 3, 4, 5: the three segments of packed columns */
 
+#define VKMHA_BIND_PLACE_SOURCE 0
+#define VKMHA_BIND_PLACE_TARGET 3
+
+#define VKMHA_BIND_ROTATION 6  /* projections, place: cosine and sine of [position, pair] */
+#define VKMHA_BIND_POSITIONS 7 /* projections, place: the rotary position of each row */
+
 #define VKMHA_BIND_QUERY 0
-#define VKMHA_BIND_KEY 1
+#define VKMHA_BIND_KEY 1 /* merge: the chunks' partial outputs */
 #define VKMHA_BIND_VALUE 2
 #define VKMHA_BIND_OUTPUT 3
-#define VKMHA_BIND_MASK 4        /* read as words: bytes (attend) or fp32 (additive) */
+#define VKMHA_BIND_MASK 4        /* read as words */
 #define VKMHA_BIND_ATTEND_KEYS 5 /* bytes, read as words */
-#define VKMHA_BIND_STATE 6       /* each row's running maximum and sum between cuts */
-#define VKMHA_BIND_LENGTHS 7     /* uniform buffer: int lengths, four a vector */
+#define VKMHA_BIND_STATE 6       /* maximum and sum of each row, between cuts or of each chunk */
+#define VKMHA_BIND_TABLES 7      /* what a layer knows of its heads: see vkmha_attention_options */
 
-#define VKMHA_NUM_STORAGE_BINDINGS 7
-#define VKMHA_NUM_BINDINGS 8
+/* Uniform buffers. */
+#define VKMHA_BIND_SEQUENCES 8 /* two ivec4 a sequence: vkmha_sequence */
+#define VKMHA_BIND_GATES 9     /* floats, four a vector */
+#define VKMHA_BIND_OPTIONS 10  /* vkmha_attention_options */
 
-/* Lengths that one dispatch may see: 16 KiB of uniform buffer. */
-#define VKMHA_MAX_UNIFORM_LENGTHS 4096
+#define VKMHA_NUM_STORAGE_BINDINGS 8
+#define VKMHA_NUM_BINDINGS 11
+
+/* What one dispatch may see of either uniform array: 16 KiB. */
+#define VKMHA_MAX_UNIFORM_SEQUENCES 512
+#define VKMHA_MAX_UNIFORM_GATES 4096
 
 /* ---- Specialization constants: (id, name, default). What is fixed per plan. ---- */
 
@@ -51,8 +64,10 @@
     X(5, VECTOR_A, 1)       /* vec4 reads: project: input; attention: query and key */             \
     X(6, VECTOR_B, 1)       /* project: vec4 writes of output; attention: vec4 reads of value */   \
     X(7, VECTOR_C, 1)       /* attention: vec4 writes of output */                                 \
-    X(8, MASK, 0)           /* attention: VKMHA_MASK_*: 0 none, 1 attend, 2 additive */            \
-    X(9, ATTEND_KEYS, 0)    /* attention: 1 with a mask over keys */
+    X(8, CLASSES, 0)        /* attention: VKMHA_CLASS_ bits; one that is not set costs nothing */  \
+    X(9, ROTATE, 0)         /* project, place: the rotated features of a head, 0 none */           \
+    X(10, APPEND, 0)        /* project: bits of segments that lie behind a sequence's past keys */ \
+    X(11, PLACE, 0)         /* place: VKMHA_PLACE_ bits */
 
 #ifdef VULKAN
 #define VKMHA_DECLARE_CONSTANT(id, name, value) layout(constant_id = id) const uint name = value;
@@ -64,9 +79,41 @@ typedef struct vkmha_constants {
 #endif
 
 /*
- * Keys are summed in chunks of this many: a row's running sum is reduced across lanes at each
- * chunk's end, so a cut at a chunk's border changes no bit. A multiple of every kernel's keys a
- * step.
+ * Attention's options, in vkmha_attention_options. What they ask of each score is grouped into
+ * classes: a class without options is compiled away, and inside one, options are uniform branches,
+ * so that there are few pipelines to compile. What is asked once a row needs no class.
+ */
+#define VKMHA_OPTION_ATTEND_KEYS 1u
+#define VKMHA_OPTION_SEQUENCES 2u
+#define VKMHA_OPTION_PACKED 4u
+#define VKMHA_OPTION_CAUSAL 8u
+#define VKMHA_OPTION_WINDOW_LEFT 16u
+#define VKMHA_OPTION_WINDOW_RIGHT 32u
+#define VKMHA_OPTION_SOFTCAP 64u
+#define VKMHA_OPTION_ALIBI 128u
+#define VKMHA_OPTION_RELATIVE 256u
+#define VKMHA_OPTION_SINKS 512u
+#define VKMHA_OPTION_BIAS_KV 1024u
+#define VKMHA_OPTION_ZERO_ATTN 2048u
+#define VKMHA_OPTION_GATES 4096u
+
+#define VKMHA_CLASS_MASKS 1u  /* a mask tensor, a mask over keys */
+#define VKMHA_CLASS_FIRSTS 2u /* rows that begin behind key 0: left windows, first keys */
+#define VKMHA_CLASS_SCORES 4u /* softcap, ALiBi, relative bias */
+#define VKMHA_CLASS_EXTRAS 8u /* keys after all others: bias_k, zero attention, sinks */
+#define VKMHA_CLASS_SPLIT 16u /* a workgroup sees one chunk of keys; attention_merge joins them */
+
+/* place: interleaved pairs in natural features, halves in natural features */
+#define VKMHA_PLACE_ROTATE_INTERLEAVED 1u
+#define VKMHA_PLACE_ROTATE_HALF 2u
+#define VKMHA_PLACE_PAIR 4u   /* natural features become paired ones: see vkmha_paired_feature */
+#define VKMHA_PLACE_UNPAIR 8u /* and back */
+#define VKMHA_PLACE_APPEND 16u
+
+/*
+ * Keys are summed in chunks of this many, each from a fresh maximum and sum, and the chunks are
+ * joined in ascending order: whoever computes a chunk, and wherever the keys are cut, the bits are
+ * the same. A multiple of every kernel's keys a step.
  */
 #define VKMHA_KEY_CHUNK 1024
 
@@ -75,7 +122,8 @@ typedef struct vkmha_constants {
 /*
  * One projection dispatch: rows x columns of y = x W^T + b.
  * Group (x, y): column tile x, row tile y, each counted from the dispatch's first.
- * Row m is position m % positions of batch m / positions. Packed column c = first_column + n (n <
+ * Row m is position m % positions of batch m / positions; where segments append, positions are the
+ * plan's new ones, so that a part of one batch's rows knows how many come with it. Packed column c = first_column + n (n <
  * columns) lies in the first segment g with c < end; with l = c - (end of segment g-1), it is
  * feature l % pitch of head l / pitch, and goes to base + batch * batch_stride + head * head_stride
  * + position * row_stride + feature. Arithmetic is modulo 2^32, so a base may stand for a negative
@@ -83,7 +131,12 @@ typedef struct vkmha_constants {
  * Weights: column first_column + n is 4 * depth_vectors floats, zero-padded, from weight_base + n *
  * 4 * depth_vectors (a multiple of 4); its bias is at bias_base + n. columns and every pitch are
  * multiples of 4. Columns c >= valid_columns are not written.
+ * Pairs (2 k, 2 k + 1) of the first ROTATE features of a head of segment g are rotated by the
+ * position at rotation[g] + m; VKMHA_NOT_ROTATED: they are not. The positions of segments in APPEND count
+ * from the sequence's past length, sequence number sequences_base + batch.
  */
+#define VKMHA_NOT_ROTATED 0xffffffffu
+
 VKMHA_STRUCT(vkmha_project_segment) {
     VKMHA_U32 end;
     VKMHA_U32 pitch;
@@ -99,32 +152,31 @@ VKMHA_STRUCT(vkmha_project_push) {
     VKMHA_U32 columns;
     VKMHA_U32 first_column;
     VKMHA_U32 valid_columns;
-    VKMHA_U32 depth;         /* features of the input */
-    VKMHA_U32 depth_vectors; /* ceil(depth / 4) */
+    VKMHA_U32 depth; /* features of the input; a column has ceil(depth / 4) vectors of them */
+    VKMHA_U32 sequences_base;
     VKMHA_U32 weight_base;
     VKMHA_U32 bias_base;
     VKMHA_U32 input_base;
     VKMHA_U32 input_batch_stride;
     VKMHA_U32 input_row_stride;
+    VKMHA_U32 rotation[2];
     vkmha_project_segment segments[3];
 };
 
 /* attention flags */
-#define VKMHA_FLAG_FIRST 1u        /* starts the rows; else state and output hold them */
-#define VKMHA_FLAG_LAST 2u         /* ends the rows; else the next dispatch goes on */
-#define VKMHA_FLAG_LENGTHS 4u      /* the uniform buffer holds lengths */
-#define VKMHA_FLAG_CAUSAL 8u       /* key j is allowed if j <= i + causal_offset */
-#define VKMHA_FLAG_CAUSAL_ENDS 16u /* causal_offset counts from the sequence's length */
-#define VKMHA_FLAG_MASK_KEYS 32u   /* the mask varies over keys (key stride 1, else 0) */
+#define VKMHA_FLAG_FIRST 1u     /* starts the rows; else state and output hold them */
+#define VKMHA_FLAG_LAST 2u      /* ends the rows; else the next dispatch goes on */
+#define VKMHA_FLAG_MASK_KEYS 4u /* the mask varies over keys (key stride 1, else 0) */
 
 /*
  * One attention dispatch. Group (x, y, z): query tile x, head y, batch z, each counted from the
- * dispatch's first.
+ * dispatch's first; with CLASS_SPLIT x is tile + tiles * chunk.
  * A tensor's element: base + batch * batch_stride + head * head_stride + position * row_stride +
- * feature, modulo 2^32. Head y reads key/value head (head_phase + y) / group_size. Keys
- * key_begin..key_end-1 are seen by this dispatch (key_begin a multiple of VKMHA_KEY_CHUNK; key_end
- * one too, or key_len).
- * State of a row: two floats (maximum, sum) at 2 * ((z * groups_y + y) * query_count + i).
+ * feature, modulo 2^32; packed: the sequence's first row is added to the position. Head y reads
+ * key/value head (head_phase + y) / group_size. Keys key_begin..key_end-1 are seen by this
+ * dispatch (key_begin a multiple of VKMHA_KEY_CHUNK; key_end one too, or key_len).
+ * State of a row: two floats (maximum, sum) at 2 * ((z * groups_y + y) * query_count + i); of its
+ * chunk c with CLASS_SPLIT: z counts on, c * groups_z + z.
  */
 VKMHA_STRUCT(vkmha_tensor_push) {
     VKMHA_U32 base;
@@ -138,19 +190,63 @@ VKMHA_STRUCT(vkmha_attention_push) {
     vkmha_tensor_push key;
     vkmha_tensor_push value;
     vkmha_tensor_push result; /* "output" is reserved in GLSL */
-    vkmha_tensor_push mask; /* elements: bytes or floats; row_stride: between queries */
+    vkmha_tensor_push mask; /* elements of its type; row_stride: between queries */
     VKMHA_U32 attend_base;  /* bytes */
-    VKMHA_U32 attend_batch_stride;
-    VKMHA_U32 lengths_base; /* index of the first batch's length */
+    VKMHA_U32 sequences_base;
+    VKMHA_U32 gates_base;
+    VKMHA_U32 gates_batch_stride;
+    VKMHA_U32 first_query; /* of the dispatch, in its sequence */
     VKMHA_U32 query_count;
-    VKMHA_U32 key_len;
+    VKMHA_U32 first_head;
     VKMHA_U32 key_begin;
     VKMHA_U32 key_end;
-    VKMHA_I32 causal_offset; /* counted for the dispatch's first query */
+    VKMHA_I32 position_offset; /* without sequences: p = query + this */
     VKMHA_U32 flags;
-    VKMHA_U32 dims;  /* head_dim | v_head_dim << 16 */
-    VKMHA_U32 group; /* group_size | head_phase << 16 */
+    VKMHA_U32 num_chunks; /* merge: the chunks to join */
+};
+
+/*
+ * What is the same in every attention dispatch of a plan: a uniform block. Bases are elements of the
+ * layer's tables: slopes and sinks [num_heads], relative biases [num_heads, 2 * relative_reach +
+ * 1] by distance j - p, cut at -reach and reach, bias_k and bias_v [num_kv_heads, features
+ * rounded up to 4].
+ */
+VKMHA_STRUCT(vkmha_attention_options) {
+    VKMHA_U32 bits; /* VKMHA_OPTION_ */
+    VKMHA_U32 mask; /* a vkmha_mask_type */
+    VKMHA_U32 key_len; /* all keys */
+    VKMHA_U32 head_dim;
+    VKMHA_U32 v_head_dim;
+    VKMHA_U32 group_size;
     VKMHA_F32 scale;
+    VKMHA_F32 softcap;
+    VKMHA_I32 window_left;
+    VKMHA_I32 window_right;
+    VKMHA_U32 attend_batch_stride; /* bytes */
+    VKMHA_U32 slopes;
+    VKMHA_U32 sinks;
+    VKMHA_U32 relative;
+    VKMHA_I32 relative_reach;
+    VKMHA_U32 bias_k;
+    VKMHA_U32 bias_v;
+    VKMHA_U32 total_queries; /* packed: rows that there are */
+    VKMHA_U32 total_keys;
+};
+
+/*
+ * One copy of rows, group (x, y, z): invocations over [row, vec4 of features] along x, head y, batch z.
+ * Elements as in attention. Target features at or past `features` and below `pitch` are zeroed.
+ */
+VKMHA_STRUCT(vkmha_place_push) {
+    vkmha_tensor_push source;
+    vkmha_tensor_push target;
+    VKMHA_U32 rows;
+    VKMHA_U32 new_rows; /* append: of the whole plan */
+    VKMHA_U32 features;
+    VKMHA_U32 pitch;
+    VKMHA_U32 sequences_base;
+    VKMHA_U32 positions_base;
+    VKMHA_U32 positions_batch_stride;
 };
 
 /*
@@ -164,6 +260,7 @@ VKMHA_STRUCT(vkmha_attention_push) {
 #ifndef VULKAN
 _Static_assert(sizeof(vkmha_project_push) <= 128, "push constants exceed Vulkan's minimum");
 _Static_assert(sizeof(vkmha_attention_push) <= 128, "push constants exceed Vulkan's minimum");
+_Static_assert(sizeof(vkmha_place_push) <= 128, "push constants exceed Vulkan's minimum");
 #endif
 
 #endif

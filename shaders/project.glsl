@@ -40,7 +40,15 @@ VKMHA_DECLARE_OUTPUT(0)
 VKMHA_DECLARE_OUTPUT(1)
 VKMHA_DECLARE_OUTPUT(2)
 
+VKMHA_DECLARE_SEQUENCES
+VKMHA_DECLARE_ROTATION
+
 VKMHA_DEFINE_LOAD(load_input, input_floats, input_vectors, VECTOR_A)
+
+uint depth_vectors()
+{
+    return ceil_div(push.depth, 4u);
+}
 
 /* Element of feature 0 of row m; a row past the end reads the last one and is not written. */
 uint input_row(uint m)
@@ -57,7 +65,7 @@ uint input_row(uint m)
  */
 uint weight_row(uint n)
 {
-    return (push.weight_base >> 2) + min(n, push.columns - 1u) * push.depth_vectors;
+    return (push.weight_base >> 2) + min(n, push.columns - 1u) * depth_vectors();
 }
 
 #define VKMHA_STORE_SEGMENT(segment)                                                               \
@@ -71,9 +79,37 @@ uint weight_row(uint n)
         }                                                                                          \
     }
 
+/* Rows that a sequence has already in segment `which`: they are kept, and the new ones come after. */
+uint past_rows(uint which, uint batch, vkmha_project_segment segment)
+{
+    if ((APPEND >> which & 1u) == 0u) {
+        return 0u;
+    }
+    const int room = int(segment.head_stride / segment.row_stride) - int(push.positions);
+    return uint(clamp(sequences[2u * (push.sequences_base + batch)].w, 0, room));
+}
+
+/* Features feature..feature+3 of row m, rotated where the segment's are. */
+vec4 rotate_features(uint which, uint m, uint feature, vec4 features)
+{
+    if (ROTATE == 0u || which > 1u || feature >= ROTATE) {
+        return features;
+    }
+    const uint base = push.rotation[which];
+    if (base == VKMHA_NOT_ROTATED) {
+        return features;
+    }
+    const vec2 first = rotate(features.xy, rotation_of(base + m, feature / 2u));
+    vec2 second = features.zw;
+    if (feature + 2u < ROTATE) {
+        second = rotate(second, rotation_of(base + m, feature / 2u + 1u));
+    }
+    return vec4(first, second);
+}
+
 /*
  * Adds the bias to columns n..n+3 of row m and writes those that exist: n is a multiple of 4, so
- * one head has them all.
+ * one head has them all. Columns are paired features: see vkmha_paired_feature in tables.h.
  */
 void write_columns(uint m, uint n, vec4 sums)
 {
@@ -105,9 +141,11 @@ void write_columns(uint m, uint n, vec4 sums)
 #ifdef VKMHA_MUTANT_SWAP_HEADS
     head = (segment.end - first) / segment.pitch - 1u - head;
 #endif
+    sums = rotate_features(which, m, feature, sums);
     const uint batch = m / push.positions;
+    const uint row = m - batch * push.positions + past_rows(which, batch, segment);
     const uint element = segment.base + batch * segment.batch_stride + head * segment.head_stride +
-                         (m - batch * push.positions) * segment.row_stride + feature;
+                         row * segment.row_stride + feature;
     if (which == 0u) {
         VKMHA_STORE_SEGMENT(0)
     } else if (which == 1u) {

@@ -4,7 +4,7 @@
  *
  * Group (x, y): columns x * WORKGROUP * COLUMNS .., rows y * ROWS .. An invocation owns ROWS rows
  * times COLUMNS columns (a multiple of 4). The rows are the same for the whole workgroup, so their
- * loads are uniform. x runs over rows: the group's weights stay in cache from group to group.
+ * loads are uniform. x runs over columns: a group's rows stay in cache from group to group.
  * Shared memory: none. Barriers: none. Trips: depth_vectors.
  * Each output is one chain of multiply-adds over ascending features.
  */
@@ -33,7 +33,7 @@ void main()
         sums[i] = 0.0;
     }
 
-    for (uint k = 0u; k < push.depth_vectors; k++) {
+    for (uint k = 0u; k < depth_vectors(); k++) {
         vec4 weights[COLUMNS];
         [[unroll]] for (uint c = 0u; c < COLUMNS; c++) {
             weights[c] = weight_vectors[weight_rows[c] + k];

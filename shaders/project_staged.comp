@@ -39,21 +39,21 @@ void main()
         sums[i] = 0.0;
     }
 
-    for (uint slice = 0u; slice < push.depth_vectors; slice += SLICE) {
+    for (uint slice = 0u; slice < depth_vectors(); slice += SLICE) {
         barrier();
         for (uint i = lane; i < TILE_ROWS * SLICE; i += WORKGROUP) {
             const uint k = slice + i % SLICE;
             const vec4 features = load_input(input_row(tile_row + i / SLICE),
-                                             4u * min(k, push.depth_vectors - 1u), push.depth);
+                                             4u * min(k, depth_vectors() - 1u), push.depth);
             shared_input[i / SLICE * PITCH + i % SLICE] =
-                k < push.depth_vectors ? features : vec4(0.0);
+                k < depth_vectors() ? features : vec4(0.0);
         }
         for (uint i = lane; i < TILE_COLUMNS * SLICE; i += WORKGROUP) {
             const uint k = slice + i % SLICE;
             const vec4 weights = weight_vectors[weight_row(tile_column + i / SLICE) +
-                                                min(k, push.depth_vectors - 1u)];
+                                                min(k, depth_vectors() - 1u)];
             shared_weight[i / SLICE * PITCH + i % SLICE] =
-                k < push.depth_vectors ? weights : vec4(0.0);
+                k < depth_vectors() ? weights : vec4(0.0);
         }
         barrier();
         for (uint k = 0u; k < SLICE; k++) {

@@ -5,19 +5,25 @@
  *     m' = max(m, max_j s_j)             f = exp(m - m')
  *     l' = l f + sum_j exp(s_j - m')     o' = o f + sum_j exp(s_j - m') v_j
  *
- * Every lane of a row keeps the same maximum and sum; a lane's own keys of the present chunk are
- * summed apart and joined at the chunk's end, so that a cut of the keys at a chunk's border changes
- * no bit. The maximum starts at -FLT_MAX, and a row has seen a key if its sum is not 0: its largest
- * score has weight 1. A masked key has weight MASKED.
+ * Keys are seen in chunks of VKMHA_KEY_CHUNK. Each chunk starts afresh and is then joined to those
+ * before it by the same formula, in ascending order: so where the keys are cut, or whether other
+ * workgroups compute the chunks, changes no bit. Between chunks a row's output is in memory, not
+ * normalised.
+ *
+ * Every lane of a row keeps the same maxima and sums; a lane's own keys of the present chunk are
+ * summed apart and joined at the chunk's end. A maximum starts at -FLT_MAX, and a row has seen a
+ * key if its sum is not 0: its largest score has weight 1. A masked key has weight MASKED.
  */
 
 /* Marks a masked key where weights are kept; weights themselves are NaN or not negative. */
 #define MASKED (-1.0)
 
-float row_max[ROWS];
-float row_sum[ROWS];
+float row_max[ROWS]; /* of the chunk, as the next three */
+float row_sum[ROWS]; /* at its end */
 float lane_sum[ROWS];
 vec4 row_output[ROWS * VALUE_VECTORS]; /* the lane's features */
+float whole_max[ROWS]; /* of the chunks before, as the next */
+float whole_sum[ROWS];
 
 /* exp(score - maximum), never asked of -Inf; exactly 1 at the maximum. */
 float softmax_exp(float score, float maximum)
@@ -41,7 +47,6 @@ void softmax_raise()
     [[unroll]] for (uint r = 0u; r < ROWS; r++) {
         const float factor = softmax_exp(row_max[r], maxima[r]);
         row_max[r] = maxima[r];
-        row_sum[r] *= factor;
         lane_sum[r] *= factor;
         [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
             row_output[r * VALUE_VECTORS + v] *= factor;
@@ -72,10 +77,10 @@ vec4 softmax_add(float weight, vec4 value, vec4 sum, bool masks)
     return masks && weight < 0.0 ? sum : added;
 }
 
-/* Where row i keeps its state between dispatches. */
-uint state_index(uint i)
+/* Where row i keeps its maximum and sum. */
+uint state_index(uint chunk, uint i)
 {
-    return 2u * ((gl_WorkGroupID.z * gl_NumWorkGroups.y + gl_WorkGroupID.y) * push.query_count + i);
+    return 2u * state_row(chunk, i);
 }
 
 /* First of the features that vec4 number v of a lane holds. */
@@ -85,27 +90,25 @@ uint lane_feature(uint lane, uint v)
 }
 
 /* Starts rows first_row.., or takes them up where an earlier dispatch left them. */
-void softmax_begin(uint lane, uint first_row)
+void softmax_begin(uint first_row)
 {
-    const uint result = result_head();
     [[unroll]] for (uint r = 0u; r < ROWS; r++) {
         const uint i = first_row + r;
+        const bool goes_on = !has_flag(VKMHA_FLAG_FIRST) && i < row_count;
+        whole_max[r] = goes_on ? state[state_index(0u, i)] : -FLT_MAX;
+        whole_sum[r] = goes_on ? state[state_index(0u, i) + 1u] : 0.0;
+    }
+}
+
+/* Starts a chunk. */
+void softmax_clear()
+{
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
         row_max[r] = -FLT_MAX;
         row_sum[r] = 0.0;
         lane_sum[r] = 0.0;
         [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
             row_output[r * VALUE_VECTORS + v] = vec4(0.0);
-        }
-        if (has_flag(VKMHA_FLAG_FIRST) == 0u && i < push.query_count) {
-            row_max[r] = state[state_index(i)];
-            row_sum[r] = state[state_index(i) + 1u];
-            [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
-                const uint feature = lane_feature(lane, v);
-                if (feature < v_head_dim()) {
-                    row_output[r * VALUE_VECTORS + v] =
-                        load_result(result + i * push.result.row_stride, feature, v_head_dim());
-                }
-            }
         }
     }
 }
@@ -126,30 +129,157 @@ void store_result(uint row, uint feature, vec4 features)
     }
 }
 
-/*
- * Writes rows first_row..: normalised, a row without keys as zero, or as they are for the next
- * dispatch. All lanes have read the state before any lane calls this.
- */
-void softmax_end(uint lane, uint first_row)
+/* Joins row r's chunk to those before it, whose factor is x; the chunk's own is y. */
+vec2 softmax_join(uint r)
 {
-    const uint result = result_head();
-    const bool is_last = has_flag(VKMHA_FLAG_LAST) != 0u;
+    const float maximum = max(whole_max[r], row_max[r]);
+    const vec2 factors =
+        vec2(softmax_exp(whole_max[r], maximum), softmax_exp(row_max[r], maximum));
+    precise const float sum = fma(whole_sum[r], factors.x, row_sum[r] * factors.y);
+    whole_max[r] = maximum;
+    whole_sum[r] = sum;
+    return factors;
+}
+
+/* Joins the chunk at hand to what stands in memory; `goes_on`: there is something. */
+void softmax_join_memory(uint lane, uint first_row, bool goes_on)
+{
+    vec2 factors[ROWS];
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+        factors[r] = softmax_join(r);
+        [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
+            row_output[r * VALUE_VECTORS + v] *= factors[r].y;
+        }
+    }
+    if (!goes_on) {
+        return;
+    }
+    const uint last_feature = 4u * (ceil_div(v_head_dim(), 4u) - 1u);
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+        const uint row = result_row(clamped_row(first_row + r));
+        [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
+            const vec4 before =
+                load_result(row, min(lane_feature(lane, v), last_feature), v_head_dim());
+            const uint at = r * VALUE_VECTORS + v;
+            row_output[at] = multiply_add(factors[r].x, before, row_output[at]);
+        }
+    }
+}
+
+/* Writes the lane's features of rows first_row.. as they are. */
+void softmax_keep(uint lane, uint first_row)
+{
     [[unroll]] for (uint r = 0u; r < ROWS; r++) {
         const uint i = first_row + r;
-        if (i >= push.query_count) {
-            continue;
-        }
-        if (!is_last && lane == 0u) {
-            state[state_index(i)] = row_max[r];
-            state[state_index(i) + 1u] = row_sum[r];
-        }
-        const float divisor = is_last && row_sum[r] != 0.0 ? row_sum[r] : 1.0;
-        [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
-            const uint feature = lane_feature(lane, v);
-            if (feature < v_head_dim()) {
-                store_result(result + i * push.result.row_stride, feature,
-                             row_output[r * VALUE_VECTORS + v] / divisor);
+        if (i < row_count) {
+            [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
+                const uint feature = lane_feature(lane, v);
+                if (feature < v_head_dim()) {
+                    store_result(result_row(i), feature, row_output[r * VALUE_VECTORS + v]);
+                }
             }
+        }
+    }
+}
+
+/* Joins one more key, that every row sees, with the lane's features of its value. */
+void softmax_add_key(uint r, float score, vec4 values[VALUE_VECTORS])
+{
+    const float maximum = max(whole_max[r], score);
+    const float factor = softmax_exp(whole_max[r], maximum);
+    const float weight = softmax_exp(score, maximum);
+    whole_max[r] = maximum;
+    whole_sum[r] = fma(whole_sum[r], factor, weight);
+    [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
+        const uint at = r * VALUE_VECTORS + v;
+        row_output[at] = multiply_add(weight, values[v], row_output[at] * factor);
+    }
+}
+
+/* The keys that stand after all others: bias_k, the zero key, the sink. Query rows are begin_block's. */
+void softmax_add_extra_keys(uint lane)
+{
+    vec4 values[VALUE_VECTORS];
+    [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
+        values[v] = vec4(0.0);
+    }
+    if (has_option(VKMHA_OPTION_ZERO_ATTN)) {
+        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+            softmax_add_key(r, 0.0, values);
+        }
+    }
+    if (has_option(VKMHA_OPTION_SINKS)) {
+        const float sink = table_floats[options.sinks + layer_head()];
+        if (floatBitsToUint(sink) != 0xff800000u) {
+            [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+                softmax_add_key(r, sink, values);
+            }
+        }
+    }
+    if (has_option(VKMHA_OPTION_BIAS_KV)) {
+        const uint head = layer_head() / options.group_size;
+        const uint head_vectors = ceil_div(head_dim(), 4u);
+        const uint value_vectors = ceil_div(v_head_dim(), 4u);
+        float products[ROWS];
+        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+            products[r] = 0.0;
+        }
+        for (uint k = 0u; k < head_vectors; k++) {
+            const vec4 key = table_vectors[options.bias_k / 4u + head * head_vectors + k];
+            [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+                products[r] = dot_add(load_query(query_rows[r], 4u * k, head_dim()), key, products[r]);
+            }
+        }
+        [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
+            const uint vector = min(lane_feature(lane, v) / 4u, value_vectors - 1u);
+            values[v] = table_vectors[options.bias_v / 4u + head * value_vectors + vector];
+        }
+        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+            const float score = scaled_score(products[r]);
+            softmax_add_key(r, score < -FLT_MAX ? -FLT_MAX : score, values);
+        }
+    }
+}
+
+/*
+ * Ends the rows: a row without keys is zero. 0.0 is added so that no zero keeps a sign, which would
+ * tell where the keys were cut.
+ */
+void softmax_finish(uint lane)
+{
+    if (!has_flag(VKMHA_FLAG_LAST) || IS_SPLIT) {
+        return;
+    }
+#ifndef VKMHA_MUTANT_NO_EXTRAS
+    if (HAS_EXTRAS) {
+        softmax_add_extra_keys(lane);
+    }
+#endif
+    const float gate = head_gate();
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+        const float divisor = whole_sum[r] != 0.0 ? whole_sum[r] : 1.0;
+        [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
+            const uint at = r * VALUE_VECTORS + v;
+            precise const vec4 gated = fma(row_output[at] / divisor, vec4(gate), vec4(0.0));
+            row_output[at] = gate == 0.0 ? vec4(0.0) : gated;
+#ifdef VKMHA_COUNT_STEPS
+            row_output[at] = vec4(counted_steps);
+#endif
+        }
+    }
+}
+
+/* Keeps what the next dispatch needs to go on. All lanes have read the state before any calls this. */
+void softmax_keep_state(uint lane, uint first_row)
+{
+    if ((has_flag(VKMHA_FLAG_LAST) && !IS_SPLIT) || lane != 0u) {
+        return;
+    }
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+        const uint i = first_row + r;
+        if (i < row_count) {
+            state[state_index(split_chunk(), i)] = whole_max[r];
+            state[state_index(split_chunk(), i) + 1u] = whole_sum[r];
         }
     }
 }
