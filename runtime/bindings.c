@@ -2,53 +2,94 @@
 #include "record.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 
-typedef struct vkmha_slot {
-    const char *field;
-    vkmha_resource resource;
-    const vkmha_buffer *buffer;
-    uint64_t bytes; /* needed */
-    bool is_used;
-    uint32_t alignment;
-} vkmha_slot;
-
-enum { NUM_SLOTS = 8 };
+/* ---- What the plan asks of each buffer
+ * -------------------------------------------------------------- */
 
 static uint64_t round_up(uint64_t bytes, uint64_t multiple)
 {
     return (bytes + multiple - 1) / multiple * multiple;
 }
 
-static void list_slots(const vkmha_plan *plan, const vkmha_buffers *buffers,
-                       vkmha_slot slots[NUM_SLOTS])
+static uint64_t cache_bytes(const vkmha_plan *plan, uint32_t dim)
 {
-    const vkmha_sizes *sizes = &plan->sizes;
-    const vkmha_limits *limits = &plan->layer->device->info.limits;
-    const uint32_t storage = limits->storage_alignment_bytes > 4 ? limits->storage_alignment_bytes : 4;
-    const uint32_t uniform = limits->uniform_alignment_bytes > 4 ? limits->uniform_alignment_bytes : 4;
-    const vkmha_slot list[NUM_SLOTS] = {
-        {"query", VKMHA_RESOURCE_QUERY, &buffers->query, sizes->query * 4, true, storage},
-        {"key", VKMHA_RESOURCE_KEY, &buffers->key, sizes->key * 4, !plan->params.key_is_query, storage},
-        {"value", VKMHA_RESOURCE_VALUE, &buffers->value, sizes->value * 4, !plan->params.value_is_key,
-         storage},
-        {"mask", VKMHA_RESOURCE_MASK, &buffers->mask, round_up(sizes->mask_bytes, 4),
-         plan->params.mask != VKMHA_MASK_NONE, storage},
-        {"attend_keys", VKMHA_RESOURCE_ATTEND_KEYS, &buffers->attend_keys,
-         round_up(sizes->attend_keys, 4), plan->params.has_attend_keys, storage},
-        {"key_lengths", VKMHA_RESOURCE_KEY_LENGTHS, &buffers->key_lengths,
-         round_up(sizes->key_lengths * 4, 16), plan->params.has_key_lengths, uniform},
-        {"output", VKMHA_RESOURCE_OUTPUT, &buffers->output, sizes->output * 4, true, storage},
-        {"workspace", VKMHA_RESOURCE_WORKSPACE, &buffers->workspace, plan->schedule.workspace_bytes,
-         true, storage},
-    };
-    for (uint32_t i = 0; i < NUM_SLOTS; i++) {
-        slots[i] = list[i];
-    }
+    const vkmha_plan_params *params = &plan->params;
+    return params->batch_size * params->cache_capacity * plan->layer->params.num_kv_heads *
+           vkmha_round_up(dim, 4) * 4;
 }
 
-static vkmha_status check_slot(const vkmha_slot *slot, vkmha_error *error)
+vkmha_slot vkmha_plan_slot(const vkmha_plan *plan, vkmha_resource resource)
 {
-    const vkmha_buffer *buffer = slot->buffer;
+    const vkmha_layer_params *layer = &plan->layer->params;
+    const vkmha_plan_params *params = &plan->params;
+    const vkmha_sizes *sizes = &plan->sizes;
+    const bool has_cache = params->cache_capacity > 0;
+    const bool has_past = params->past_len > 0;
+    switch (resource) {
+    case VKMHA_RESOURCE_QUERY:
+        return (vkmha_slot){"query", true, false, sizes->query * 4};
+    case VKMHA_RESOURCE_KEY:
+        return (vkmha_slot){"key", !params->key_is_query, false, sizes->key * 4};
+    case VKMHA_RESOURCE_VALUE:
+        return (vkmha_slot){"value", !params->value_is_key, false, sizes->value * 4};
+    case VKMHA_RESOURCE_MASK:
+        return (vkmha_slot){"mask", params->mask != VKMHA_MASK_NONE, false,
+                            round_up(sizes->mask_bytes, 4)};
+    case VKMHA_RESOURCE_ATTEND_KEYS:
+        return (vkmha_slot){"attend_keys", params->has_attend_keys, false,
+                            round_up(sizes->attend_keys, 4)};
+    case VKMHA_RESOURCE_SEQUENCES:
+        return (vkmha_slot){"sequences", sizes->sequences > 0, true,
+                            sizes->sequences * sizeof(vkmha_sequence)};
+    case VKMHA_RESOURCE_POSITIONS:
+        return (vkmha_slot){"positions", sizes->positions > 0, false, sizes->positions * 4};
+    case VKMHA_RESOURCE_GATES:
+        return (vkmha_slot){"head_gates", params->has_head_gates, true,
+                            round_up(sizes->head_gates * 4, 16)};
+    case VKMHA_RESOURCE_PAST_KEY:
+        return (vkmha_slot){"past_key", has_past, false, sizes->past_key * 4};
+    case VKMHA_RESOURCE_PAST_VALUE:
+        return (vkmha_slot){"past_value", has_past, false, sizes->past_value * 4};
+    case VKMHA_RESOURCE_CACHE_KEY:
+        return (vkmha_slot){"cache_key", has_cache, false, cache_bytes(plan, layer->head_dim)};
+    case VKMHA_RESOURCE_CACHE_VALUE:
+        return (vkmha_slot){"cache_value", has_cache, false, cache_bytes(plan, layer->v_head_dim)};
+    case VKMHA_RESOURCE_PRESENT_KEY:
+        return (vkmha_slot){"present_key", params->has_present, false, sizes->present_key * 4};
+    case VKMHA_RESOURCE_PRESENT_VALUE:
+        return (vkmha_slot){"present_value", params->has_present, false, sizes->present_value * 4};
+    case VKMHA_RESOURCE_OUTPUT:
+        return (vkmha_slot){"output", true, false, sizes->output * 4};
+    case VKMHA_RESOURCE_WORKSPACE:
+        return (vkmha_slot){"workspace", true, false, plan->schedule.workspace_bytes};
+    case VKMHA_RESOURCE_NONE:
+    case VKMHA_RESOURCE_WEIGHTS:
+    case VKMHA_RESOURCE_OPTIONS:
+    case VKMHA_RESOURCE_NULL_UNIFORM:
+        break; /* the library's own */
+    }
+    return (vkmha_slot){0};
+}
+
+vkmha_buffer *vkmha_slot_buffer(vkmha_buffers *buffers, vkmha_resource resource)
+{
+    vkmha_buffer *const members[VKMHA_NUM_SLOTS] = {
+        &buffers->query,       &buffers->key,           &buffers->value,     &buffers->mask,
+        &buffers->attend_keys, &buffers->sequences,     &buffers->positions, &buffers->head_gates,
+        &buffers->past_key,    &buffers->past_value,    &buffers->cache_key, &buffers->cache_value,
+        &buffers->present_key, &buffers->present_value, &buffers->output,    &buffers->workspace,
+    };
+    return members[resource - VKMHA_RESOURCE_QUERY];
+}
+
+static vkmha_status check_slot(const vkmha_plan *plan, const vkmha_slot *slot,
+                               const vkmha_buffer *buffer, vkmha_error *error)
+{
+    const vkmha_limits *limits = &plan->layer->device->info.limits;
+    const uint32_t given =
+        slot->is_uniform ? limits->uniform_alignment_bytes : limits->storage_alignment_bytes;
+    const uint32_t alignment = given > 4 ? given : 4;
     if (!slot->is_used || slot->bytes == 0) {
         if (buffer->buffer && !slot->is_used) {
             return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
@@ -67,34 +108,40 @@ static vkmha_status check_slot(const vkmha_slot *slot, vkmha_error *error)
                           " bytes that the plan needs",
                           slot->field, (uint64_t)buffer->size, slot->bytes);
     }
-    if (buffer->offset % slot->alignment != 0) {
+    if (buffer->offset % alignment != 0) {
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
                           "buffers.%s.offset %" PRIu64 " is not a multiple of the device's "
                           "alignment %u",
-                          slot->field, (uint64_t)buffer->offset, slot->alignment);
+                          slot->field, (uint64_t)buffer->offset, alignment);
     }
     return VKMHA_OK;
 }
 
-static VkDescriptorBufferInfo resolve(const vkmha_plan *plan, const vkmha_slot slots[NUM_SLOTS],
+/* ---- Descriptor sets
+ * -------------------------------------------------------------------------------- */
+
+static VkDescriptorBufferInfo resolve(const vkmha_plan *plan, const vkmha_buffers *buffers,
                                       const vkmha_range *range)
 {
-    if (range->resource == VKMHA_RESOURCE_WEIGHTS) {
+    const vkmha_device *device = plan->layer->device;
+    switch (range->resource) {
+    case VKMHA_RESOURCE_WEIGHTS:
         return (VkDescriptorBufferInfo){plan->layer->blocks[range->block].buffer, range->offset,
                                         range->bytes};
+    case VKMHA_RESOURCE_OPTIONS:
+        return (VkDescriptorBufferInfo){plan->options.buffer, 0, range->bytes};
+    case VKMHA_RESOURCE_NULL_UNIFORM:
+        return (VkDescriptorBufferInfo){device->null_uniform.buffer, 0, range->bytes};
+    default: {
+        vkmha_buffers members = *buffers;
+        const vkmha_buffer *buffer = vkmha_slot_buffer(&members, range->resource);
+        return (VkDescriptorBufferInfo){buffer->buffer, buffer->offset + range->offset,
+                                        range->bytes};
     }
-    if (range->resource == VKMHA_RESOURCE_NULL_UNIFORM) {
-        return (VkDescriptorBufferInfo){plan->layer->device->null_uniform.buffer, 0, range->bytes};
     }
-    uint32_t i = 0;
-    while (slots[i].resource != range->resource) {
-        i++; /* every other resource has a slot */
-    }
-    return (VkDescriptorBufferInfo){slots[i].buffer->buffer,
-                                    slots[i].buffer->offset + range->offset, range->bytes};
 }
 
-static void write_set(const vkmha_bindings *bindings, const vkmha_slot slots[NUM_SLOTS],
+static void write_set(const vkmha_bindings *bindings, const vkmha_buffers *buffers,
                       const vkmha_step *step)
 {
     const vkmha_device *device = bindings->plan->layer->device;
@@ -105,7 +152,7 @@ static void write_set(const vkmha_bindings *bindings, const vkmha_slot slots[NUM
         if (step->bindings[i].resource == VKMHA_RESOURCE_NONE) {
             continue;
         }
-        infos[count] = resolve(bindings->plan, slots, &step->bindings[i]);
+        infos[count] = resolve(bindings->plan, buffers, &step->bindings[i]);
         writes[count] = (VkWriteDescriptorSet){
             .sType = VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET,
             .dstSet = bindings->sets[step->set],
@@ -128,10 +175,12 @@ vkmha_status vkmha_bindings_update(vkmha_bindings *bindings, const vkmha_buffers
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "%s is NULL",
                           bindings ? "buffers" : "bindings");
     }
-    vkmha_slot slots[NUM_SLOTS];
-    list_slots(bindings->plan, buffers, slots);
-    for (uint32_t i = 0; i < NUM_SLOTS; i++) {
-        vkmha_status status = check_slot(&slots[i], error);
+    vkmha_buffers members = *buffers;
+    for (uint32_t i = 0; i < VKMHA_NUM_SLOTS; i++) {
+        const vkmha_resource resource = (vkmha_resource)(VKMHA_RESOURCE_QUERY + i);
+        const vkmha_slot slot = vkmha_plan_slot(bindings->plan, resource);
+        vkmha_status status =
+            check_slot(bindings->plan, &slot, vkmha_slot_buffer(&members, resource), error);
         if (status != VKMHA_OK) {
             return status;
         }
@@ -139,7 +188,7 @@ vkmha_status vkmha_bindings_update(vkmha_bindings *bindings, const vkmha_buffers
     const vkmha_schedule *schedule = &bindings->plan->schedule;
     for (uint32_t i = 0; i < schedule->num_steps; i++) {
         if (i == 0 || schedule->steps[i].set != schedule->steps[i - 1].set) {
-            write_set(bindings, slots, &schedule->steps[i]);
+            write_set(bindings, buffers, &schedule->steps[i]);
         }
     }
     return VKMHA_OK;
@@ -202,8 +251,7 @@ vkmha_status vkmha_bindings_create(vkmha_plan *plan, const vkmha_buffers *buffer
         return vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
     }
     made->plan = plan;
-    vkmha_status status =
-        plan->schedule.num_sets > 0 ? allocate_sets(made, error) : VKMHA_OK;
+    vkmha_status status = plan->schedule.num_sets > 0 ? allocate_sets(made, error) : VKMHA_OK;
     if (status == VKMHA_OK) {
         status = vkmha_bindings_update(made, buffers, error);
     }

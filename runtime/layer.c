@@ -40,7 +40,8 @@ static bool find_row(const vkmha_packing *packing, uint32_t matrix, uint32_t col
         }
         const uint32_t local = column - candidate->first_column;
         *section = i;
-        *row = (uint64_t)(local / candidate->pitch) * candidate->dim + local % candidate->pitch;
+        *row = (uint64_t)(local / candidate->pitch) * candidate->dim +
+               vkmha_paired_feature(candidate->paired, local % candidate->pitch);
         return local % candidate->pitch < candidate->dim;
     }
     return false;
@@ -126,6 +127,41 @@ static vkmha_status upload_pieces(vkmha_layer *layer, const vkmha_layer_params *
     return status;
 }
 
+static void fill_rotation(const void *source, uint64_t first, uint64_t bytes, void *destination)
+{
+    vkmha_rotation_fill(source, first / 4, bytes / 4, destination);
+}
+
+static void fill_tables(const void *source, uint64_t first, uint64_t bytes, void *destination)
+{
+    memcpy(destination, (const char *)source + first, (size_t)bytes);
+}
+
+static vkmha_status upload_tables(vkmha_layer *layer, const vkmha_layer_params *params,
+                                  vkmha_error *error)
+{
+    const vkmha_packing *packing = &layer->packing;
+    const vkmha_host *host = &layer->device->host;
+    const vkmha_piece *piece = &packing->pieces[packing->tables_piece];
+    vkmha_status status = VKMHA_OK;
+    if (piece->bytes > 0) {
+        float *values = vkmha_host_allocate(host, packing->tables.count, sizeof(float));
+        if (!values) {
+            return vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
+        }
+        vkmha_tables_fill(params, &packing->tables, values);
+        status = vkmha_upload(layer->device, &layer->blocks[piece->block], piece->offset,
+                              piece->bytes, fill_tables, values, error);
+        vkmha_host_release(host, values);
+    }
+    piece = &packing->pieces[packing->rotation_piece];
+    if (status == VKMHA_OK && piece->bytes > 0) {
+        status = vkmha_upload(layer->device, &layer->blocks[piece->block], piece->offset,
+                              piece->bytes, fill_rotation, params, error);
+    }
+    return status;
+}
+
 static void free_layer(vkmha_layer *layer)
 {
     vkmha_device *device = layer->device;
@@ -167,6 +203,13 @@ static void forget_host_data(vkmha_layer_params *params)
         matrices[i]->data = NULL;
         vectors[i]->data = NULL;
     }
+    params->rope.cos = NULL;
+    params->rope.sin = NULL;
+    params->alibi_slopes = NULL;
+    params->relative_bias.table = NULL;
+    params->sinks = NULL;
+    params->bias_k = NULL;
+    params->bias_v = NULL;
 }
 
 vkmha_status vkmha_layer_create(vkmha_device *device, const vkmha_layer_params *params,
@@ -210,6 +253,9 @@ vkmha_status vkmha_layer_create(vkmha_device *device, const vkmha_layer_params *
     }
     if (status == VKMHA_OK) {
         status = upload_pieces(made, &checked, error);
+    }
+    if (status == VKMHA_OK) {
+        status = upload_tables(made, &checked, error);
     }
     if (status != VKMHA_OK) {
         vkmha_layer_destroy(made);

@@ -8,7 +8,7 @@
 struct vkmha_layer {
     vkmha_device *device; /* holds a reference */
     uint32_t references;  /* guarded by device->lock */
-    vkmha_layer_params params; /* checked; its data pointers are not valid any more */
+    vkmha_layer_params params; /* checked; its pointers are NULL: packing tells which tables there are */
     vkmha_packing packing;
     vkmha_block *blocks; /* packing.num_blocks */
 };

@@ -3,7 +3,8 @@
 #include <inttypes.h>
 
 enum {
-    /* A piece's first column is a multiple of this, so that kernels' column tiles do not straddle pieces. */
+    /* A piece's first column is a multiple of this, so that kernels' column tiles do not straddle
+       pieces. */
     COLUMN_GRANULE = 256,
     PIECE_ALIGNMENT = 256, /* the largest minStorageBufferOffsetAlignment that Vulkan allows */
     MAX_PIECES = 4096,     /* allocations that every Vulkan device grants */
@@ -13,10 +14,12 @@ static void describe_sections(const vkmha_layer_params *layer, vkmha_section *se
 {
     const uint32_t key_pitch = vkmha_round_up(layer->head_dim, 4);
     const uint32_t value_pitch = vkmha_round_up(layer->v_head_dim, 4);
+    const uint32_t paired = vkmha_paired_features(layer);
     sections[VKMHA_SECTION_QUERY] = (vkmha_section){
         .num_heads = layer->num_heads,
         .dim = layer->head_dim,
         .pitch = key_pitch,
+        .paired = paired,
         .input_heads = 1,
         .input_dim = layer->embed_dim,
     };
@@ -24,6 +27,7 @@ static void describe_sections(const vkmha_layer_params *layer, vkmha_section *se
         .num_heads = layer->num_kv_heads,
         .dim = layer->head_dim,
         .pitch = key_pitch,
+        .paired = paired,
         .input_heads = 1,
         .input_dim = layer->key_dim,
     };
@@ -63,12 +67,18 @@ static void group_into_matrices(vkmha_packing *packing)
     }
 }
 
+/* The most that a binding to one allocation can hold. */
+static uint64_t piece_limit(const vkmha_limits *limits)
+{
+    return limits->max_storage_range_bytes < limits->max_allocation_bytes
+               ? limits->max_storage_range_bytes
+               : limits->max_allocation_bytes;
+}
+
 static vkmha_status size_pieces(const vkmha_limits *limits, vkmha_packing *packing,
                                 vkmha_error *error)
 {
-    const uint64_t limit = limits->max_storage_range_bytes < limits->max_allocation_bytes
-                               ? limits->max_storage_range_bytes
-                               : limits->max_allocation_bytes;
+    const uint64_t limit = piece_limit(limits);
     for (uint32_t i = 0; i < packing->num_matrices; i++) {
         vkmha_packed_matrix *matrix = &packing->matrices[i];
         const uint64_t column_bytes = (uint64_t)matrix->depth * 4;
@@ -87,10 +97,32 @@ static vkmha_status size_pieces(const vkmha_limits *limits, vkmha_packing *packi
         matrix->num_pieces = (matrix->columns + matrix->piece_columns - 1) / matrix->piece_columns;
         packing->num_pieces += matrix->num_pieces + 1;
     }
+    packing->tables_piece = packing->num_pieces++;
+    packing->rotation_piece = packing->num_pieces++;
     if (packing->num_pieces > MAX_PIECES) {
         return vkmha_fail(error, VKMHA_ERROR_UNSUPPORTED,
                           "the layer's weights need %u bindings, more than %d", packing->num_pieces,
                           MAX_PIECES);
+    }
+    return VKMHA_OK;
+}
+
+/* Tables are not cut: a kernel may reach any part of them. */
+static vkmha_status check_tables(const vkmha_limits *limits, const vkmha_layer_params *layer,
+                                 const vkmha_tables *tables, vkmha_error *error)
+{
+    const uint64_t limit = piece_limit(limits);
+    if (tables->rotation_count * 4 > limit) {
+        return vkmha_fail(error, VKMHA_ERROR_UNSUPPORTED,
+                          "rope.max_positions %u is too large for this device: its table exceeds a "
+                          "binding of %" PRIu64 " bytes",
+                          layer->rope.max_positions, limit);
+    }
+    if ((uint64_t)tables->count * 4 > limit) {
+        return vkmha_fail(error, VKMHA_ERROR_UNSUPPORTED,
+                          "the tables of %u heads are too large for this device: %" PRIu64
+                          " bytes exceed a binding of %" PRIu64,
+                          layer->num_heads, (uint64_t)tables->count * 4, limit);
     }
     return VKMHA_OK;
 }
@@ -113,12 +145,16 @@ vkmha_status vkmha_packing_init(const vkmha_limits *limits, const vkmha_layer_pa
                                 const vkmha_host *host, vkmha_packing *packing, vkmha_error *error)
 {
     *packing = (vkmha_packing){0};
-    if (layer->attention_only) {
-        return VKMHA_OK;
+    vkmha_tables_init(layer, &packing->tables);
+    vkmha_status status = check_tables(limits, layer, &packing->tables, error);
+    if (status != VKMHA_OK) {
+        return status;
     }
-    describe_sections(layer, packing->sections);
-    group_into_matrices(packing);
-    vkmha_status status = size_pieces(limits, packing, error);
+    if (!layer->attention_only) {
+        describe_sections(layer, packing->sections);
+        group_into_matrices(packing);
+    }
+    status = size_pieces(limits, packing, error);
     if (status != VKMHA_OK) {
         return status;
     }
@@ -145,6 +181,15 @@ vkmha_status vkmha_packing_init(const vkmha_limits *limits, const vkmha_layer_pa
         bias->columns = matrix->columns;
         bias->bytes = (uint64_t)matrix->columns * 4;
         place_piece(limits, packing, bias);
+    }
+    const uint64_t table_bytes[2] = {(uint64_t)packing->tables.count * 4,
+                                     packing->tables.rotation_count * 4};
+    for (uint32_t i = 0; i < 2; i++) {
+        vkmha_piece *piece = &packing->pieces[packing->tables_piece + i];
+        piece->bytes = table_bytes[i];
+        if (piece->bytes > 0) {
+            place_piece(limits, packing, piece);
+        }
     }
     return VKMHA_OK;
 }

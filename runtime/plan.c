@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "pipeline.h"
 
@@ -14,6 +15,7 @@ void vkmha_plan_destroy(vkmha_plan *plan)
     }
     vkmha_layer *layer = plan->layer;
     const vkmha_host host = layer->device->host;
+    vkmha_block_destroy(layer->device, &plan->options);
     vkmha_schedule_finish(&plan->schedule, &host);
     vkmha_host_release(&host, plan->pipelines);
     vkmha_host_release(&host, plan);
@@ -39,6 +41,30 @@ static vkmha_status get_pipelines(vkmha_plan *plan, vkmha_error *error)
     return VKMHA_OK;
 }
 
+static void fill_options(const void *source, uint64_t first, uint64_t bytes, void *destination)
+{
+    const vkmha_attention_options *options = source;
+    const uint64_t left = sizeof(*options) > first ? sizeof(*options) - first : 0;
+    const uint64_t count = left < bytes ? left : bytes;
+    memset(destination, 0, (size_t)bytes);
+    memcpy(destination, (const char *)options + first, (size_t)count);
+}
+
+static vkmha_status upload_options(vkmha_plan *plan, vkmha_error *error)
+{
+    vkmha_device *device = plan->layer->device;
+    if (plan->schedule.num_steps == 0) {
+        return VKMHA_OK;
+    }
+    vkmha_status status =
+        vkmha_block_create(device, VKMHA_OPTIONS_BYTES,
+                           VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+                           VKMHA_MEMORY_DEVICE, &plan->options, error);
+    return status != VKMHA_OK ? status
+                              : vkmha_upload(device, &plan->options, 0, VKMHA_OPTIONS_BYTES,
+                                             fill_options, &plan->schedule.options, error);
+}
+
 static void log_kernels(const vkmha_plan *plan)
 {
     char text[1024];
@@ -46,8 +72,8 @@ static void log_kernels(const vkmha_plan *plan)
     vkmha_host_log(&plan->layer->device->host, VKMHA_LOG_INFO, "plan:\n%s", text);
 }
 
-vkmha_status vkmha_plan_create(vkmha_layer *layer, const vkmha_plan_params *params, vkmha_plan **plan,
-                               vkmha_error *error)
+vkmha_status vkmha_plan_create(vkmha_layer *layer, const vkmha_plan_params *params,
+                               vkmha_plan **plan, vkmha_error *error)
 {
     vkmha_error_clear(error);
     if (!plan) {
@@ -76,6 +102,9 @@ vkmha_status vkmha_plan_create(vkmha_layer *layer, const vkmha_plan_params *para
     if (status == VKMHA_OK) {
         status = get_pipelines(made, error);
     }
+    if (status == VKMHA_OK) {
+        status = upload_options(made, error);
+    }
     if (status != VKMHA_OK) {
         vkmha_plan_destroy(made);
         return status;
@@ -87,18 +116,37 @@ vkmha_status vkmha_plan_create(vkmha_layer *layer, const vkmha_plan_params *para
     return VKMHA_OK;
 }
 
+static uint64_t append_bytes(const vkmha_plan *plan)
+{
+    const vkmha_layer_params *layer = &plan->layer->params;
+    const uint64_t features =
+        vkmha_round_up(layer->head_dim, 4) + (uint64_t)vkmha_round_up(layer->v_head_dim, 4);
+    return plan->params.cache_capacity > 0
+               ? plan->sizes.key_rows * layer->num_kv_heads * features * 4
+               : 0;
+}
+
 void vkmha_plan_get_info(const vkmha_plan *plan, vkmha_plan_info *info)
 {
     const vkmha_schedule *schedule = &plan->schedule;
     *info = (vkmha_plan_info){
         .workspace_bytes = schedule->workspace_bytes,
+        .append_bytes = append_bytes(plan),
+        .tiles = schedule->tiles,
+        .all_tiles = schedule->all_tiles,
+        .num_sequences = plan->sizes.sequences,
+        .num_positions = plan->sizes.positions,
         .num_dispatches = schedule->num_steps,
         .chains = schedule->chains,
     };
     for (uint32_t i = 0; i < schedule->num_steps; i++) {
         const vkmha_step *step = &schedule->steps[i];
         vkmha_stage_info *stage = &info->stages[step->stage];
-        stage->kernel = step->variant->name;
+        /* A stage is named by the kernel that its table row was chosen for. */
+        if (!stage->kernel || step->variant->kernel == VKMHA_KERNEL_PROJECT ||
+            step->variant->kernel == VKMHA_KERNEL_ATTENTION) {
+            stage->kernel = step->variant->name;
+        }
         stage->dispatches++;
         stage->work += step->work;
         if (step->work > info->max_dispatch_work) {
@@ -118,10 +166,10 @@ size_t vkmha_plan_describe(const vkmha_plan *plan, char *text, size_t size)
             continue;
         }
         const size_t room = length < size ? size - length : 0;
-        const int written = snprintf(
-            room ? text + length : NULL, room, "%s: %s, %u dispatch%s, %" PRIu64 " multiply-adds\n",
-            stage_names[i], stage->kernel, stage->dispatches, stage->dispatches == 1 ? "" : "es",
-            stage->work);
+        const int written = snprintf(room ? text + length : NULL, room,
+                                     "%s: %s, %u dispatch%s, %" PRIu64 " multiply-adds\n",
+                                     stage_names[i], stage->kernel, stage->dispatches,
+                                     stage->dispatches == 1 ? "" : "es", stage->work);
         length += written > 0 ? (size_t)written : 0;
     }
     const size_t room = length < size ? size - length : 0;

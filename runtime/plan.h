@@ -11,6 +11,7 @@ struct vkmha_plan {
     vkmha_sizes sizes;
     vkmha_schedule schedule;
     VkPipeline *pipelines; /* one a step, the device's */
+    vkmha_block options;   /* schedule.options, where there is a step */
     uint64_t max_work;     /* of a dispatch, and of one submission of vkmha_run */
 };
 

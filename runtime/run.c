@@ -1,39 +1,23 @@
 /* Host tensors: upload, submit in parts below the work limit, wait, download. */
 #include <string.h>
 
+#include "download.h"
+#include "fill.h"
 #include "record.h"
 
-/* The outputs that a run can download. */
-enum { OUTPUT, PROJECTED_QUERY, PROJECTED_KEY, PROJECTED_VALUE, ATTENTION, NUM_DOWNLOADS };
-
-/* A tensor on its way back. On the device a head has `pitch` floats, of which `dim` are wanted; pitch 0: as it is. */
-typedef struct vkmha_way_back {
-    float *target; /* NULL: not wanted */
-    const vkmha_block *source;
-    uint64_t offset;
-    uint64_t bytes;
-    uint64_t batches;
-    uint64_t heads;
-    uint64_t positions;
-    uint32_t dim;
-    uint32_t pitch;
-    bool heads_first; /* on the device; the host has [batch, position, head, feature] */
-    vkmha_block readback; /* where the host cannot read the source well */
-} vkmha_way_back;
-
 typedef struct vkmha_run_state {
-    vkmha_block query;
-    vkmha_block key;
-    vkmha_block value;
-    vkmha_block mask;
-    vkmha_block attend_keys;
-    vkmha_block key_lengths;
-    vkmha_block output;
-    vkmha_block workspace;
+    vkmha_block blocks[VKMHA_NUM_SLOTS]; /* by resource; the cache's are its own */
+    vkmha_sequence *sequences;
+    int32_t *positions;
     vkmha_bindings *bindings;
     VkQueryPool queries;
-    vkmha_way_back downloads[NUM_DOWNLOADS];
+    vkmha_download downloads[VKMHA_NUM_DOWNLOADS];
 } vkmha_run_state;
+
+static vkmha_block *block_of(vkmha_run_state *state, vkmha_resource resource)
+{
+    return &state->blocks[resource - VKMHA_RESOURCE_QUERY];
+}
 
 static void copy_bytes(const void *source, uint64_t first, uint64_t bytes, void *destination)
 {
@@ -63,15 +47,35 @@ static vkmha_status upload_tensor(vkmha_device *device, const void *data, uint64
     }
     const uint64_t granule = usage & VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT ? 16 : 4;
     const uint64_t padded = (bytes + granule - 1) / granule * granule;
-    vkmha_status status = vkmha_block_create(device, padded, usage | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
-                                             VKMHA_MEMORY_DEVICE, block, error);
+    vkmha_status status =
+        vkmha_block_create(device, padded, usage | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+                           VKMHA_MEMORY_DEVICE, block, error);
     if (status != VKMHA_OK) {
         return status;
     }
     const vkmha_byte_source source = {data, bytes};
-    return padded == bytes
-               ? vkmha_upload(device, block, 0, bytes, copy_bytes, data, error)
-               : vkmha_upload(device, block, 0, padded, copy_padded, &source, error);
+    return padded == bytes ? vkmha_upload(device, block, 0, bytes, copy_bytes, data, error)
+                           : vkmha_upload(device, block, 0, padded, copy_padded, &source, error);
+}
+
+/* Sequences and positions, made for this run. */
+static vkmha_status make_arrays(const vkmha_plan *plan, const vkmha_inputs *inputs,
+                                vkmha_run_state *state, vkmha_error *error)
+{
+    const vkmha_host *host = &plan->layer->device->host;
+    const vkmha_sizes *sizes = &plan->sizes;
+    if (sizes->sequences > 0) {
+        state->sequences = vkmha_host_allocate(host, sizes->sequences, sizeof(vkmha_sequence));
+    }
+    if (sizes->positions > 0) {
+        state->positions = vkmha_host_allocate(host, sizes->positions, sizeof(int32_t));
+    }
+    if ((sizes->sequences > 0 && !state->sequences) ||
+        (sizes->positions > 0 && !state->positions)) {
+        return vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
+    }
+    vkmha_fill_sequences(plan, inputs, state->sequences, state->positions);
+    return VKMHA_OK;
 }
 
 static vkmha_status upload_inputs(const vkmha_plan *plan, const vkmha_inputs *inputs,
@@ -79,42 +83,44 @@ static vkmha_status upload_inputs(const vkmha_plan *plan, const vkmha_inputs *in
 {
     vkmha_device *device = plan->layer->device;
     const vkmha_sizes *sizes = &plan->sizes;
-    const VkBufferUsageFlags storage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT;
     const struct {
+        vkmha_resource resource;
         const void *data;
         uint64_t bytes;
-        VkBufferUsageFlags usage;
-        vkmha_block *block;
     } tensors[] = {
-        {inputs->query, sizes->query * 4, storage, &state->query},
-        {inputs->key, plan->params.key_is_query ? 0 : sizes->key * 4, storage, &state->key},
-        {inputs->value, plan->params.value_is_key ? 0 : sizes->value * 4, storage, &state->value},
-        {inputs->mask, sizes->mask_bytes, storage, &state->mask},
-        {inputs->attend_keys, sizes->attend_keys, storage, &state->attend_keys},
-        {inputs->key_lengths, sizes->key_lengths * 4, VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT,
-         &state->key_lengths},
+        {VKMHA_RESOURCE_QUERY, inputs->query, sizes->query * 4},
+        {VKMHA_RESOURCE_KEY, inputs->key, sizes->key * 4},
+        {VKMHA_RESOURCE_VALUE, inputs->value, sizes->value * 4},
+        {VKMHA_RESOURCE_MASK, inputs->mask, sizes->mask_bytes},
+        {VKMHA_RESOURCE_ATTEND_KEYS, inputs->attend_keys, sizes->attend_keys},
+        {VKMHA_RESOURCE_SEQUENCES, state->sequences, sizes->sequences * sizeof(vkmha_sequence)},
+        {VKMHA_RESOURCE_POSITIONS, state->positions, sizes->positions * 4},
+        {VKMHA_RESOURCE_GATES, inputs->head_gates, sizes->head_gates * 4},
+        {VKMHA_RESOURCE_PAST_KEY, inputs->past_key, sizes->past_key * 4},
+        {VKMHA_RESOURCE_PAST_VALUE, inputs->past_value, sizes->past_value * 4},
     };
     for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
+        const bool is_uniform = vkmha_plan_slot(plan, tensors[i].resource).is_uniform;
         vkmha_status status = upload_tensor(device, tensors[i].data, tensors[i].bytes,
-                                            tensors[i].usage, tensors[i].block, error);
+                                            is_uniform ? VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT
+                                                       : VK_BUFFER_USAGE_STORAGE_BUFFER_BIT,
+                                            block_of(state, tensors[i].resource), error);
         if (status != VKMHA_OK) {
             return status;
         }
     }
-    const struct {
-        uint64_t bytes;
-        vkmha_block *block;
-    } results[] = {
-        {sizes->output * 4, &state->output},
-        {plan->schedule.workspace_bytes, &state->workspace},
-    };
+    static const vkmha_resource results[] = {VKMHA_RESOURCE_PRESENT_KEY,
+                                             VKMHA_RESOURCE_PRESENT_VALUE, VKMHA_RESOURCE_OUTPUT,
+                                             VKMHA_RESOURCE_WORKSPACE};
     for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++) {
-        if (results[i].bytes == 0) {
+        const vkmha_slot slot = vkmha_plan_slot(plan, results[i]);
+        if (!slot.is_used || slot.bytes == 0) {
             continue;
         }
-        vkmha_status status = vkmha_block_create(device, results[i].bytes,
-                                                 storage | VK_BUFFER_USAGE_TRANSFER_SRC_BIT,
-                                                 VKMHA_MEMORY_DEVICE, results[i].block, error);
+        vkmha_status status = vkmha_block_create(
+            device, slot.bytes,
+            VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_SRC_BIT,
+            VKMHA_MEMORY_DEVICE, block_of(state, results[i]), error);
         if (status != VKMHA_OK) {
             return status;
         }
@@ -122,149 +128,23 @@ static vkmha_status upload_inputs(const vkmha_plan *plan, const vkmha_inputs *in
     return VKMHA_OK;
 }
 
-static vkmha_buffer whole(const vkmha_block *block)
+static vkmha_status bind(vkmha_plan *plan, const vkmha_inputs *inputs, vkmha_run_state *state,
+                         vkmha_error *error)
 {
-    return (vkmha_buffer){block->buffer, 0, block->size};
-}
-
-static vkmha_status bind(vkmha_plan *plan, vkmha_run_state *state, vkmha_error *error)
-{
-    const vkmha_buffers buffers = {
-        .query = whole(&state->query),
-        .key = whole(&state->key),
-        .value = whole(&state->value),
-        .mask = whole(&state->mask),
-        .attend_keys = whole(&state->attend_keys),
-        .key_lengths = whole(&state->key_lengths),
-        .output = whole(&state->output),
-        .workspace = whole(&state->workspace),
-    };
+    vkmha_buffers buffers = {0};
+    for (uint32_t i = 0; i < VKMHA_NUM_SLOTS; i++) {
+        const vkmha_block *block = &state->blocks[i];
+        *vkmha_slot_buffer(&buffers, (vkmha_resource)(VKMHA_RESOURCE_QUERY + i)) =
+            (vkmha_buffer){block->buffer, 0, block->size};
+    }
+    if (inputs->cache) {
+        vkmha_cache_get_buffers(inputs->cache, &buffers.cache_key, &buffers.cache_value);
+    }
     return vkmha_bindings_create(plan, &buffers, &state->bindings, error);
 }
 
-/* ---- The way back ------------------------------------------------------------------------------------ */
-
-static vkmha_way_back from_region(const vkmha_plan *plan, const vkmha_run_state *state, float *target,
-                                  const vkmha_region *region, uint64_t heads, uint64_t positions,
-                                  uint32_t dim, bool heads_first)
-{
-    return (vkmha_way_back){
-        .target = region->bytes ? target : NULL,
-        .source = &state->workspace,
-        .offset = region->offset,
-        .bytes = region->bytes,
-        .batches = plan->params.batch_size,
-        .heads = heads,
-        .positions = positions,
-        .dim = dim,
-        .pitch = vkmha_round_up(dim, 4),
-        .heads_first = heads_first,
-    };
-}
-
-static void list_downloads(const vkmha_plan *plan, const vkmha_outputs *outputs,
-                           vkmha_run_state *state)
-{
-    const vkmha_layer_params *layer = &plan->layer->params;
-    const vkmha_schedule *schedule = &plan->schedule;
-    const uint64_t query_len = plan->params.query_len;
-    const uint64_t key_len = plan->params.key_len;
-    const uint64_t output_bytes = plan->sizes.output * 4;
-    state->downloads[OUTPUT] = (vkmha_way_back){
-        .target = output_bytes ? outputs->output : NULL,
-        .source = &state->output,
-        .bytes = output_bytes,
-    };
-    state->downloads[PROJECTED_QUERY] =
-        from_region(plan, state, outputs->projected_query, &schedule->query, layer->num_heads,
-                    query_len, layer->head_dim, true);
-    state->downloads[PROJECTED_KEY] =
-        from_region(plan, state, outputs->projected_key, &schedule->key, layer->num_kv_heads, key_len,
-                    layer->head_dim, true);
-    state->downloads[PROJECTED_VALUE] =
-        from_region(plan, state, outputs->projected_value, &schedule->value, layer->num_kv_heads,
-                    key_len, layer->v_head_dim, true);
-    state->downloads[ATTENTION] =
-        from_region(plan, state, outputs->attention, &schedule->attention, layer->num_heads,
-                    query_len, layer->v_head_dim, false);
-}
-
-/* Where the host cannot see a tensor, or reads it slowly, a copy for it is recorded. */
-static vkmha_status record_readbacks(vkmha_device *device, vkmha_run_state *state,
-                                     VkCommandBuffer commands, vkmha_error *error)
-{
-    const VkMemoryBarrier to_copy = {
-        .sType = VK_STRUCTURE_TYPE_MEMORY_BARRIER,
-        .srcAccessMask = VK_ACCESS_SHADER_WRITE_BIT,
-        .dstAccessMask = VK_ACCESS_TRANSFER_READ_BIT,
-    };
-    device->vk.CmdPipelineBarrier(commands, VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT,
-                                  VK_PIPELINE_STAGE_TRANSFER_BIT, 0, 1, &to_copy, 0, NULL, 0, NULL);
-    for (uint32_t i = 0; i < NUM_DOWNLOADS; i++) {
-        vkmha_way_back *download = &state->downloads[i];
-        if (!download->target || (download->source->mapped && download->source->is_cached)) {
-            continue;
-        }
-        vkmha_status status =
-            vkmha_block_create(device, download->bytes, VK_BUFFER_USAGE_TRANSFER_DST_BIT,
-                               VKMHA_MEMORY_READBACK, &download->readback, error);
-        if (status != VKMHA_OK) {
-            return status;
-        }
-        const VkBufferCopy region = {download->offset, 0, download->bytes};
-        device->vk.CmdCopyBuffer(commands, download->source->buffer, download->readback.buffer, 1,
-                                 &region);
-    }
-    return VKMHA_OK;
-}
-
-static void unpack(const vkmha_way_back *download, const float *source)
-{
-    float *target = download->target;
-    if (download->pitch == 0) {
-        memcpy(target, source, (size_t)download->bytes);
-        return;
-    }
-    for (uint64_t b = 0; b < download->batches; b++) {
-        for (uint64_t s = 0; s < download->positions; s++) {
-            for (uint64_t h = 0; h < download->heads; h++) {
-                const uint64_t row =
-                    download->heads_first
-                        ? (b * download->heads + h) * download->positions + s
-                        : (b * download->positions + s) * download->heads + h;
-                memcpy(target, source + row * download->pitch, download->dim * sizeof(float));
-                target += download->dim;
-            }
-        }
-    }
-}
-
-/* All that can fail comes before the first byte is written to the caller's memory. */
-static vkmha_status download_all(vkmha_device *device, vkmha_run_state *state, vkmha_error *error)
-{
-    for (uint32_t i = 0; i < NUM_DOWNLOADS; i++) {
-        const vkmha_way_back *download = &state->downloads[i];
-        if (download->target) {
-            vkmha_status status = vkmha_block_invalidate(
-                device, download->readback.mapped ? &download->readback : download->source, error);
-            if (status != VKMHA_OK) {
-                return status;
-            }
-        }
-    }
-    for (uint32_t i = 0; i < NUM_DOWNLOADS; i++) {
-        const vkmha_way_back *download = &state->downloads[i];
-        if (download->target) {
-            const char *source = download->readback.mapped
-                                     ? (const char *)download->readback.mapped
-                                     : (const char *)download->source->mapped + download->offset;
-            unpack(download, (const float *)source);
-        }
-    }
-    return VKMHA_OK;
-}
-
-/* ---- Submission -------------------------------------------------------------------------------------- */
+/* ---- Submission
+ * -------------------------------------------------------------------------------------- */
 
 static vkmha_status create_queries(vkmha_device *device, vkmha_run_state *state, vkmha_error *error)
 {
@@ -314,7 +194,7 @@ static vkmha_status submit_part(vkmha_plan *plan, vkmha_run_state *state, uint32
         status = vkmha_record(plan, state->bindings, commands.buffer, &params, error);
     }
     if (status == VKMHA_OK && first + count == plan->schedule.num_steps) {
-        status = record_readbacks(device, state, commands.buffer, error);
+        status = vkmha_downloads_record(device, commands.buffer, state->downloads, error);
     }
     if (status == VKMHA_OK) {
         status = vkmha_commands_submit(device, &commands, error);
@@ -345,15 +225,12 @@ static void finish_state(vkmha_device *device, vkmha_run_state *state)
 {
     vkmha_bindings_destroy(state->bindings);
     device->vk.DestroyQueryPool(device->handle, state->queries, device->callbacks);
-    vkmha_block *blocks[] = {&state->query,       &state->key,         &state->value,
-                             &state->mask,        &state->attend_keys, &state->key_lengths,
-                             &state->output,      &state->workspace};
-    for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
-        vkmha_block_destroy(device, blocks[i]);
+    for (uint32_t i = 0; i < VKMHA_NUM_SLOTS; i++) {
+        vkmha_block_destroy(device, &state->blocks[i]);
     }
-    for (uint32_t i = 0; i < NUM_DOWNLOADS; i++) {
-        vkmha_block_destroy(device, &state->downloads[i].readback);
-    }
+    vkmha_downloads_destroy(device, state->downloads);
+    vkmha_host_release(&device->host, state->sequences);
+    vkmha_host_release(&device->host, state->positions);
 }
 
 static vkmha_status check_outputs(const vkmha_plan *plan, const vkmha_outputs *outputs,
@@ -374,6 +251,31 @@ static vkmha_status check_outputs(const vkmha_plan *plan, const vkmha_outputs *o
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
                           "outputs.%s is given, but attention_only has no such stage", stage);
     }
+    if ((outputs->projected_key || outputs->projected_value) && plan->params.cache_capacity > 0) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                          "outputs.%s is given, but new keys and values go straight to the cache",
+                          outputs->projected_key ? "projected_key" : "projected_value");
+    }
+    const struct {
+        const char *field;
+        const float *given;
+        uint64_t elements;
+    } presents[] = {
+        {"present_key", outputs->present_key, plan->sizes.present_key},
+        {"present_value", outputs->present_value, plan->sizes.present_value},
+    };
+    for (size_t i = 0; i < sizeof(presents) / sizeof(presents[0]); i++) {
+        if (presents[i].given && !plan->params.has_present) {
+            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                              "outputs.%s is given, but the plan has no has_present",
+                              presents[i].field);
+        }
+        if (!presents[i].given && presents[i].elements > 0) {
+            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                              "outputs.%s is NULL, but the plan has has_present",
+                              presents[i].field);
+        }
+    }
     return VKMHA_OK;
 }
 
@@ -391,6 +293,9 @@ vkmha_status vkmha_run(vkmha_plan *plan, const vkmha_inputs *inputs, const vkmha
     if (status == VKMHA_OK) {
         status = check_outputs(plan, outputs, error);
     }
+    if (status == VKMHA_OK && plan->params.cache_capacity > 0) {
+        status = vkmha_cache_check(checked.cache, plan->layer, &plan->params, &checked, error);
+    }
     if (status == VKMHA_OK) {
         status = vkmha_device_check(device, error);
     }
@@ -402,15 +307,24 @@ vkmha_status vkmha_run(vkmha_plan *plan, const vkmha_inputs *inputs, const vkmha
     uint64_t times[VKMHA_NUM_STAGES] = {0};
     const uint32_t num_steps = plan->schedule.num_steps;
     if (num_steps > 0) {
+        status = make_arrays(plan, &checked, &state, error);
+    }
+    if (status == VKMHA_OK && num_steps > 0) {
         status = upload_inputs(plan, &checked, &state, error);
     }
     if (status == VKMHA_OK && num_steps > 0) {
-        status = bind(plan, &state, error);
+        status = bind(plan, &checked, &state, error);
     }
     if (status == VKMHA_OK && outputs->stage_ns && num_steps > 0) {
         status = create_queries(device, &state, error);
     }
-    list_downloads(plan, outputs, &state);
+    const vkmha_download_sources sources = {
+        .output = block_of(&state, VKMHA_RESOURCE_OUTPUT),
+        .present_key = block_of(&state, VKMHA_RESOURCE_PRESENT_KEY),
+        .present_value = block_of(&state, VKMHA_RESOURCE_PRESENT_VALUE),
+        .workspace = block_of(&state, VKMHA_RESOURCE_WORKSPACE),
+    };
+    vkmha_downloads_list(plan, outputs, &sources, state.downloads);
     for (uint32_t first = 0; status == VKMHA_OK && first < num_steps;) {
         const uint32_t count = count_dispatches(plan, first);
         status = submit_part(plan, &state, first, count, error);
@@ -420,7 +334,10 @@ vkmha_status vkmha_run(vkmha_plan *plan, const vkmha_inputs *inputs, const vkmha
         status = read_times(plan, &state, times, error);
     }
     if (status == VKMHA_OK && num_steps > 0) {
-        status = download_all(device, &state, error);
+        status = vkmha_downloads_finish(device, state.downloads, error);
+    }
+    if (status == VKMHA_OK && checked.cache) {
+        vkmha_cache_advance(checked.cache, plan->params.key_len);
     }
     if (status == VKMHA_OK && outputs->stage_ns) {
         memcpy(outputs->stage_ns, times, sizeof(times));

@@ -8,12 +8,14 @@ enum {
     MAX_STEPS = 65536,      /* more means a work limit that is too small to be meant */
 };
 
-/* ---- Windows ---------------------------------------------------------------------------------------- */
+/* ---- Windows
+ * ---------------------------------------------------------------------------------------- */
 
-vkmha_range vkmha_aligned_window(const vkmha_limits *limits, vkmha_resource resource, uint64_t offset,
-                                 uint64_t bytes, uint64_t *skip)
+vkmha_range vkmha_aligned_window(const vkmha_limits *limits, vkmha_resource resource,
+                                 uint64_t offset, uint64_t bytes, uint64_t *skip)
 {
-    const bool is_uniform = resource == VKMHA_RESOURCE_KEY_LENGTHS;
+    const bool is_uniform =
+        resource == VKMHA_RESOURCE_SEQUENCES || resource == VKMHA_RESOURCE_GATES;
     const uint32_t given =
         is_uniform ? limits->uniform_alignment_bytes : limits->storage_alignment_bytes;
     const uint64_t alignment = given > 16 ? given : 16; /* vec4 loads stay aligned */
@@ -47,8 +49,8 @@ uint64_t vkmha_box_bytes(const vkmha_planner *planner, const vkmha_view *view, c
         .bytes;
 }
 
-vkmha_range vkmha_box_window(const vkmha_planner *planner, const vkmha_view *view, const vkmha_box *box,
-                             uint32_t *base)
+vkmha_range vkmha_box_window(const vkmha_planner *planner, const vkmha_view *view,
+                             const vkmha_box *box, uint32_t *base)
 {
     const uint64_t first = view->offset + box_first(view, box) * view->element_bytes;
     uint64_t skip;
@@ -58,7 +60,8 @@ vkmha_range vkmha_box_window(const vkmha_planner *planner, const vkmha_view *vie
     return range;
 }
 
-/* ---- Steps ------------------------------------------------------------------------------------------ */
+/* ---- Steps
+ * ------------------------------------------------------------------------------------------ */
 
 static bool conflict(const vkmha_range *a, const vkmha_range *b)
 {
@@ -141,12 +144,12 @@ vkmha_status vkmha_planner_append(vkmha_planner *planner, const vkmha_step *step
     }
     const bool shares_set = schedule->num_steps > 0 && same_bindings(added - 1, added);
     added->set = shares_set ? schedule->num_sets - 1 : schedule->num_sets++;
-    schedule->kernels[step->stage] = step->variant;
     schedule->num_steps++;
     return VKMHA_OK;
 }
 
-/* ---- The whole -------------------------------------------------------------------------------------- */
+/* ---- The whole
+ * -------------------------------------------------------------------------------------- */
 
 static bool place_region(vkmha_schedule *schedule, uint64_t elements, vkmha_region *region)
 {
@@ -163,37 +166,38 @@ static bool place_region(vkmha_schedule *schedule, uint64_t elements, vkmha_regi
 static vkmha_status place_regions(vkmha_planner *planner)
 {
     vkmha_schedule *schedule = planner->schedule;
-    const vkmha_layer_params *layer = planner->layer;
-    const vkmha_plan_params *plan = planner->plan;
-    if (!layer->attention_only) {
-        const uint64_t key_pitch = vkmha_round_up(layer->head_dim, 4);
-        const uint64_t value_pitch = vkmha_round_up(layer->v_head_dim, 4);
-        /* The checked sizes of the plan bound these products to 63 bits. */
-        const uint64_t queries = plan->batch_size * plan->query_len * layer->num_heads;
-        const uint64_t keys = plan->batch_size * plan->key_len * layer->num_kv_heads;
-        if (!place_region(schedule, queries * key_pitch, &schedule->query) ||
-            !place_region(schedule, keys * key_pitch, &schedule->key) ||
-            !place_region(schedule, keys * value_pitch, &schedule->value) ||
-            !place_region(schedule, queries * value_pitch, &schedule->attention)) {
-            return vkmha_fail(planner->error, VKMHA_ERROR_UNSUPPORTED,
-                              "the projected tensors are too large");
-        }
+    const vkmha_workspace elements =
+        vkmha_workspace_measure(planner->layer, planner->plan, &planner->sizes);
+    if (!place_region(schedule, elements.query, &schedule->query) ||
+        !place_region(schedule, elements.key, &schedule->key) ||
+        !place_region(schedule, elements.value, &schedule->value) ||
+        !place_region(schedule, elements.attention, &schedule->attention)) {
+        return vkmha_fail(planner->error, VKMHA_ERROR_UNSUPPORTED,
+                          "the projected tensors are too large");
     }
-    schedule->state.offset = schedule->workspace_bytes; /* the last region: its size is known last */
+    schedule->state.offset =
+        schedule->workspace_bytes; /* the last region: its size is known last */
     return VKMHA_OK;
 }
 
 /* Each tensor lies in one buffer, which one allocation must hold. */
 static vkmha_status check_tensors(const vkmha_planner *planner)
 {
-    vkmha_sizes sizes;
-    vkmha_plan_sizes(planner->layer, planner->plan, &sizes);
+    const vkmha_sizes *sizes = &planner->sizes;
     const struct {
         const char *name;
         uint64_t bytes;
-    } tensors[] = {{"query", sizes.query * 4},   {"key", sizes.key * 4},
-                   {"value", sizes.value * 4},   {"mask", sizes.mask_bytes},
-                   {"output", sizes.output * 4}, {"attend_keys", sizes.attend_keys}};
+    } tensors[] = {{"query", sizes->query * 4},
+                   {"key", sizes->key * 4},
+                   {"value", sizes->value * 4},
+                   {"mask", sizes->mask_bytes},
+                   {"output", sizes->output * 4},
+                   {"attend_keys", sizes->attend_keys},
+                   {"past_key", sizes->past_key * 4},
+                   {"past_value", sizes->past_value * 4},
+                   {"present_key", sizes->present_key * 4},
+                   {"present_value", sizes->present_value * 4},
+                   {"positions", sizes->positions * 4}};
     for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
         if (tensors[i].bytes > planner->limits->max_allocation_bytes) {
             return vkmha_fail(planner->error, VKMHA_ERROR_UNSUPPORTED,
@@ -236,7 +240,10 @@ vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_p
         .max_work = plan->max_work_per_dispatch ? plan->max_work_per_dispatch
                                                 : limits->max_work_per_dispatch,
     };
-    if (plan->batch_size == 0 || plan->query_len == 0) {
+    vkmha_plan_sizes(layer, plan, &planner.sizes);
+    const bool has_queries = planner.sizes.query_rows > 0;
+    if (!has_queries &&
+        (plan->batch_size == 0 || (plan->cache_capacity == 0 && !plan->has_present))) {
         return VKMHA_OK; /* nothing to do, and nothing needed for it */
     }
     vkmha_status status = check_tensors(&planner);
@@ -244,15 +251,19 @@ vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_p
         status = place_regions(&planner);
     }
     if (status == VKMHA_OK) {
-        if (!layer->attention_only) {
-            status = vkmha_schedule_projections(&planner);
-        }
-        if (status == VKMHA_OK) {
-            status = vkmha_schedule_attention(&planner);
-        }
-        if (status == VKMHA_OK && !layer->attention_only) {
-            status = vkmha_schedule_output(&planner);
-        }
+        status = vkmha_schedule_places(&planner);
+    }
+    if (status == VKMHA_OK && !layer->attention_only) {
+        status = vkmha_schedule_projections(&planner);
+    }
+    if (status == VKMHA_OK) {
+        status = vkmha_schedule_presents(&planner);
+    }
+    if (status == VKMHA_OK && has_queries) {
+        status = vkmha_schedule_attention(&planner);
+    }
+    if (status == VKMHA_OK && has_queries && !layer->attention_only) {
+        status = vkmha_schedule_output(&planner);
     }
     if (status == VKMHA_OK) {
         status = check_workspace(&planner);

@@ -1,6 +1,6 @@
 /*
- * The planner: (limits and features, layer, shape) -> an ordered list of steps. Pure: no Vulkan call, no device.
- * Everything that a limit restricts is decided here and in variants.c.
+ * The planner: (limits and features, layer, shape) -> an ordered list of steps. Pure: no Vulkan
+ * call, no device. Everything that a limit restricts is decided here and in variants.c.
  */
 #ifndef VKMHA_RUNTIME_SCHEDULE_H
 #define VKMHA_RUNTIME_SCHEDULE_H
@@ -11,17 +11,27 @@
 
 /* What a binding of a step points into. */
 typedef enum vkmha_resource {
-    VKMHA_RESOURCE_NONE = 0, /* a binding that the step's kernel does not declare: nothing is bound */
+    VKMHA_RESOURCE_NONE =
+        0, /* a binding that the step's kernel does not declare: nothing is bound */
     VKMHA_RESOURCE_QUERY,
     VKMHA_RESOURCE_KEY,
     VKMHA_RESOURCE_VALUE,
     VKMHA_RESOURCE_MASK,
     VKMHA_RESOURCE_ATTEND_KEYS,
-    VKMHA_RESOURCE_KEY_LENGTHS,
+    VKMHA_RESOURCE_SEQUENCES,
+    VKMHA_RESOURCE_POSITIONS,
+    VKMHA_RESOURCE_GATES,
+    VKMHA_RESOURCE_PAST_KEY,
+    VKMHA_RESOURCE_PAST_VALUE,
+    VKMHA_RESOURCE_CACHE_KEY,
+    VKMHA_RESOURCE_CACHE_VALUE,
+    VKMHA_RESOURCE_PRESENT_KEY,
+    VKMHA_RESOURCE_PRESENT_VALUE,
     VKMHA_RESOURCE_OUTPUT,
     VKMHA_RESOURCE_WORKSPACE,
     VKMHA_RESOURCE_WEIGHTS,      /* `block` of the layer */
-    VKMHA_RESOURCE_NULL_UNIFORM, /* the device's, where there are no key lengths */
+    VKMHA_RESOURCE_OPTIONS,      /* the plan's */
+    VKMHA_RESOURCE_NULL_UNIFORM, /* the device's, where a plan has no such array */
 } vkmha_resource;
 
 /* A window on a resource: exact bytes from an aligned offset. */
@@ -38,8 +48,8 @@ typedef struct vkmha_step {
     const vkmha_variant *variant;
     vkmha_constants constants;
     vkmha_range bindings[VKMHA_NUM_BINDINGS];
-    uint32_t set;        /* steps with the same bindings share a descriptor set */
-    bool needs_barrier;  /* its ranges conflict with those of steps since the last barrier */
+    uint32_t set;       /* steps with the same bindings share a descriptor set */
+    bool needs_barrier; /* its ranges conflict with those of steps since the last barrier */
     uint32_t groups[3];
     uint64_t work; /* multiply-adds */
     uint64_t loop_trips;
@@ -48,6 +58,7 @@ typedef struct vkmha_step {
     union {
         vkmha_project_push project;
         vkmha_attention_push attention;
+        vkmha_place_push place;
     } push;
 } vkmha_step;
 
@@ -57,25 +68,33 @@ typedef struct vkmha_region {
     uint64_t bytes;
 } vkmha_region;
 
+/* What the kernels read of an options block in memory: whole vectors. */
+enum { VKMHA_OPTIONS_BYTES = (sizeof(vkmha_attention_options) + 15) / 16 * 16 };
+
 typedef struct vkmha_schedule {
     vkmha_step *steps;
     uint32_t num_steps;
     uint32_t capacity;
     uint32_t num_sets;
     uint64_t workspace_bytes;
-    /* [batch, heads, positions, pitch] each; attention: [batch, query, heads * pitch] */
+    /* [batch, heads, positions, pitch] each; attention: [batch, query, heads * pitch]. 0 bytes: not
+     * there. Keys and values hold the past ones too; they may be a cache's instead. */
     vkmha_region query;
     vkmha_region key;
     vkmha_region value;
     vkmha_region attention;
-    vkmha_region state; /* one dispatch's running maxima and sums */
+    vkmha_region
+        state; /* one dispatch's running maxima and sums, and with split keys their outputs */
+    vkmha_attention_options options;
+    uint64_t tiles;
+    uint64_t all_tiles;
     vkmha_chains chains;
-    const vkmha_variant *kernels[VKMHA_NUM_STAGES]; /* NULL: no such stage */
 } vkmha_schedule;
 
 /*
  * Plans checked params. `packing` is vkmha_packing_init's for the same limits and layer.
- * Errors: UNSUPPORTED (which tensor or number, and the limit), INVALID_ARGUMENT (kernel names), OUT_OF_MEMORY.
+ * Errors: UNSUPPORTED (which tensor or number, and the limit), INVALID_ARGUMENT (kernel names),
+ * OUT_OF_MEMORY.
  */
 vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_params *layer,
                                  const vkmha_packing *packing, const vkmha_plan_params *plan,
@@ -83,7 +102,8 @@ vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_p
                                  vkmha_error *error) VKMHA_CHECKED;
 void vkmha_schedule_finish(vkmha_schedule *schedule, const vkmha_host *host);
 
-/* ---- Shared by the planner's files -------------------------------------------------------------------- */
+/* ---- Shared by the planner's files
+ * -------------------------------------------------------------------- */
 
 /* What the planner's files work on. */
 typedef struct vkmha_planner {
@@ -94,6 +114,7 @@ typedef struct vkmha_planner {
     const vkmha_host *host;
     vkmha_error *error;
     vkmha_schedule *schedule;
+    vkmha_sizes sizes;
     uint64_t max_work;
     /* Ranges touched since the last barrier, for the conflict check. */
     vkmha_range pending[64];
@@ -122,22 +143,97 @@ typedef struct vkmha_box {
 } vkmha_box;
 
 /* Bytes from the first to the last element of the box, plus what alignment may add. */
-uint64_t vkmha_box_bytes(const vkmha_planner *planner, const vkmha_view *view, const vkmha_box *box);
+uint64_t vkmha_box_bytes(const vkmha_planner *planner, const vkmha_view *view,
+                         const vkmha_box *box);
 
 /* The window on the box, and the element index in it of the box's first element. */
-vkmha_range vkmha_box_window(const vkmha_planner *planner, const vkmha_view *view, const vkmha_box *box,
-                             uint32_t *base);
+vkmha_range vkmha_box_window(const vkmha_planner *planner, const vkmha_view *view,
+                             const vkmha_box *box, uint32_t *base);
 
-/* The window on bytes offset..offset+bytes, aligned for its kind of buffer; *skip: bytes before `offset` in it. */
-vkmha_range vkmha_aligned_window(const vkmha_limits *limits, vkmha_resource resource, uint64_t offset,
-                                 uint64_t bytes, uint64_t *skip);
+/* The window on bytes offset..offset+bytes, aligned for its kind of buffer; *skip: bytes before
+ * `offset` in it. */
+vkmha_range vkmha_aligned_window(const vkmha_limits *limits, vkmha_resource resource,
+                                 uint64_t offset, uint64_t bytes, uint64_t *skip);
 
 /* Appends a step: finds its set and whether it needs a barrier. */
 vkmha_status vkmha_planner_append(vkmha_planner *planner, const vkmha_step *step) VKMHA_CHECKED;
 
+/*
+ * The tensors that attention reads and writes (schedule_tensors.c): inputs where they are, or in
+ * the workspace or cache where projections, rotation or past keys come first. Packed: one batch of
+ * all rows.
+ */
+typedef struct vkmha_tensors {
+    uint64_t batches;    /* in the tensors of rows: 1 where packed */
+    uint64_t query_rows; /* of a batch of theirs, as the next */
+    uint64_t new_rows;
+    uint64_t all_rows;
+    vkmha_view input_query; /* attention_only: the given ones */
+    vkmha_view input_key;
+    vkmha_view input_value;
+    vkmha_view query; /* what attention sees */
+    vkmha_view key;
+    vkmha_view value;
+    vkmha_view
+        new_key; /* of `key`: where new keys are written; with a cache, behind what it holds */
+    vkmha_view new_value;
+    vkmha_view output;   /* of attention */
+    bool is_query_moved; /* attention_only: query is not the input, as the next */
+    bool is_key_moved;
+} vkmha_tensors;
+
+void vkmha_tensors_describe(const vkmha_planner *planner, vkmha_tensors *tensors);
+
+/* Elements of the workspace's regions, 0 where the tensors are elsewhere. */
+typedef struct vkmha_workspace {
+    uint64_t query;
+    uint64_t key;
+    uint64_t value;
+    uint64_t attention;
+} vkmha_workspace;
+
+vkmha_workspace vkmha_workspace_measure(const vkmha_layer_params *layer,
+                                        const vkmha_plan_params *plan, const vkmha_sizes *sizes);
+
+/* The window on the sequences of batches first_batch.., for a uniform binding; *base: the first
+ * one's number in it. */
+vkmha_range vkmha_sequences_window(const vkmha_planner *planner, uint64_t first_batch,
+                                   uint64_t batches, uint32_t *base);
+
+/* Whether a window on so many batches fits the uniform binding. */
+bool vkmha_sequences_fit(const vkmha_planner *planner, uint64_t first_batch, uint64_t batches);
+
+/* What stands for a uniform array that a kernel names and does not reach. */
+vkmha_range vkmha_no_array(void);
+
+/* The tables of the layer, whole. */
+vkmha_range vkmha_tables_window(const vkmha_planner *planner, uint32_t piece);
+
+/* The rotary positions, whole. */
+vkmha_range vkmha_positions_window(const vkmha_planner *planner);
+
+/* schedule_place.c: what has to be copied before attention, and present keys and values. */
+vkmha_status vkmha_schedule_places(vkmha_planner *planner) VKMHA_CHECKED;
+vkmha_status vkmha_schedule_presents(vkmha_planner *planner) VKMHA_CHECKED;
+
 /* schedule_project.c: the projections before attention, and W_O. */
 vkmha_status vkmha_schedule_projections(vkmha_planner *planner) VKMHA_CHECKED;
 vkmha_status vkmha_schedule_output(vkmha_planner *planner) VKMHA_CHECKED;
+
+/* Keys begin..end-1: nothing else is seen by queries first_row..first_row+rows-1 of any sequence
+ * (schedule_keys.c). */
+typedef struct vkmha_key_span {
+    uint64_t begin;
+    uint64_t end; /* at least begin */
+} vkmha_key_span;
+
+vkmha_key_span vkmha_visible_keys(const vkmha_planner *planner, uint64_t first_row, uint64_t rows);
+
+/* Tiles of tile_rows queries x tile_keys keys that one head of one sequence needs at most. */
+uint64_t vkmha_count_tiles(const vkmha_planner *planner, uint32_t tile_rows, uint32_t tile_keys);
+
+/* Added to a query's number gives its position, where the plan alone knows it. */
+int64_t vkmha_position_offset(const vkmha_planner *planner);
 
 /* schedule_attention.c; schedule->state.bytes grows to what its largest dispatch needs. */
 vkmha_status vkmha_schedule_attention(vkmha_planner *planner) VKMHA_CHECKED;

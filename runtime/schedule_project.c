@@ -17,6 +17,9 @@ typedef struct vkmha_projection {
     uint64_t positions;
     uint32_t first_column; /* in the matrix; the kernel counts columns from here */
     uint32_t end_column;
+    uint64_t cache_rows; /* segments in APPEND: rows of the cache, any of which may be written */
+    uint64_t
+        rotation[2]; /* of a segment: where its rows' positions begin; VKMHA_NOT_ROTATED: nowhere */
     uint32_t valid_columns; /* columns from here on are padding that has no place in the output */
 } vkmha_projection;
 
@@ -35,9 +38,10 @@ typedef enum vkmha_cut {
     TOO_LARGE,
 } vkmha_cut;
 
-/* The heads of section `index` that the part's columns touch, as a box of its output; false: none. */
-static bool output_box(const vkmha_planner *planner, const vkmha_projection *projection, uint32_t index,
-                       const vkmha_project_part *part, vkmha_box *box)
+/* The heads of section `index` that the part's columns touch, as a box of its output; false: none.
+ */
+static bool output_box(const vkmha_planner *planner, const vkmha_projection *projection,
+                       uint32_t index, const vkmha_project_part *part, vkmha_box *box)
 {
     const vkmha_section *section = &planner->packing->sections[projection->first_section + index];
     const uint32_t section_end = section->first_column + section->num_heads * section->pitch;
@@ -51,6 +55,10 @@ static bool output_box(const vkmha_planner *planner, const vkmha_projection *pro
     *box = part->rows;
     box->first_head = first / section->pitch;
     box->heads = (end + section->pitch - 1) / section->pitch - box->first_head;
+    if ((projection->tile.constants.APPEND >> index & 1u) != 0) {
+        box->first_row = 0;
+        box->rows = projection->cache_rows;
+    }
     return true;
 }
 
@@ -71,7 +79,8 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_projection *pro
     const vkmha_cut cut_rows = can_cut_batches ? CUT_BATCHES : can_cut_rows ? CUT_ROWS : TOO_LARGE;
     const vkmha_cut cut_columns = can_cut_columns ? CUT_COLUMNS : TOO_LARGE;
 
-    if (vkmha_box_bytes(planner, &projection->input, &part->rows) > limits->max_storage_range_bytes) {
+    if (vkmha_box_bytes(planner, &projection->input, &part->rows) >
+        limits->max_storage_range_bytes) {
         return cut_rows;
     }
     for (uint32_t i = 0; i < projection->num_sections; i++) {
@@ -84,6 +93,10 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_projection *pro
                                                           projection->outputs[i].row_stride;
             return can_cut_batches ? CUT_BATCHES : heads_apart ? CUT_COLUMNS : cut_rows;
         }
+    }
+    if (tile->constants.APPEND != 0 &&
+        !vkmha_sequences_fit(planner, part->rows.first_batch, part->rows.batches)) {
+        return cut_rows;
     }
     const uint64_t rows = part->rows.batches * part->rows.rows;
     if ((rows + tile->rows - 1) / tile->rows > limits->max_groups[1]) {
@@ -106,9 +119,11 @@ static vkmha_project_segment segment_of(const vkmha_planner *planner,
     const vkmha_section *section = &planner->packing->sections[projection->first_section + index];
     const vkmha_view *view = &projection->outputs[index];
     return (vkmha_project_segment){
-        .end = section->first_column + section->num_heads * section->pitch - projection->first_column,
+        .end =
+            section->first_column + section->num_heads * section->pitch - projection->first_column,
         .pitch = section->pitch,
-        /* The kernel counts heads from the section's first: modulo 2^32 the base makes up for it. */
+        /* The kernel counts heads from the section's first: modulo 2^32 the base makes up for it.
+         */
         .base = base - (uint32_t)(box->first_head * view->head_stride),
         .batch_stride = (uint32_t)view->batch_stride,
         .head_stride = (uint32_t)view->head_stride,
@@ -137,12 +152,13 @@ static vkmha_status emit_part(vkmha_planner *planner, const vkmha_projection *pr
     vkmha_project_push *push = &step.push.project;
     *push = (vkmha_project_push){
         .rows = (uint32_t)rows,
-        .positions = (uint32_t)part->rows.rows,
+        /* One batch may be cut in rows, and has them all as positions: see past_rows in project.glsl. */
+        .positions = (uint32_t)(part->rows.batches == 1 ? projection->positions : part->rows.rows),
         .columns = part->columns,
         .first_column = part->first_column - projection->first_column,
         .valid_columns = projection->valid_columns,
         .depth = (uint32_t)projection->input.row_elements,
-        .depth_vectors = matrix->depth / 4,
+        .rotation = {VKMHA_NOT_ROTATED, VKMHA_NOT_ROTATED},
         .input_batch_stride = (uint32_t)projection->input.batch_stride,
         .input_row_stride = (uint32_t)projection->input.row_stride,
     };
@@ -152,10 +168,10 @@ static vkmha_status emit_part(vkmha_planner *planner, const vkmha_projection *pr
     uint64_t skip;
     const uint64_t column_bytes = (uint64_t)matrix->depth * 4;
     vkmha_range *weight = &step.bindings[VKMHA_BIND_PROJECT_WEIGHT];
-    *weight = vkmha_aligned_window(
-        planner->limits, VKMHA_RESOURCE_WEIGHTS,
-        piece->offset + (part->first_column - piece->first_column) * column_bytes,
-        part->columns * column_bytes, &skip);
+    *weight = vkmha_aligned_window(planner->limits, VKMHA_RESOURCE_WEIGHTS,
+                                   piece->offset +
+                                       (part->first_column - piece->first_column) * column_bytes,
+                                   part->columns * column_bytes, &skip);
     weight->block = piece->block;
     push->weight_base = (uint32_t)(skip / 4);
     vkmha_range *bias_range = &step.bindings[VKMHA_BIND_PROJECT_BIAS];
@@ -164,6 +180,28 @@ static vkmha_status emit_part(vkmha_planner *planner, const vkmha_projection *pr
                                        (uint64_t)part->columns * 4, &skip);
     bias_range->block = bias->block;
     push->bias_base = (uint32_t)(skip / 4);
+
+    /* The kernel names these, and reaches them only where it rotates or appends. */
+    step.bindings[VKMHA_BIND_ROTATION] = step.bindings[VKMHA_BIND_PROJECT_INPUT];
+    step.bindings[VKMHA_BIND_POSITIONS] = step.bindings[VKMHA_BIND_PROJECT_INPUT];
+    step.bindings[VKMHA_BIND_SEQUENCES] = vkmha_no_array();
+    if (tile->constants.APPEND != 0) {
+        step.bindings[VKMHA_BIND_SEQUENCES] = vkmha_sequences_window(
+            planner, part->rows.first_batch, part->rows.batches, &push->sequences_base);
+    }
+    if (tile->constants.ROTATE != 0) {
+        step.bindings[VKMHA_BIND_ROTATION] =
+            vkmha_tables_window(planner, planner->packing->rotation_piece);
+        step.bindings[VKMHA_BIND_POSITIONS] = vkmha_positions_window(planner);
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        if (projection->rotation[i] != VKMHA_NOT_ROTATED) {
+            /* Rows are cut only within one batch, so that they follow each other. */
+            push->rotation[i] =
+                (uint32_t)(projection->rotation[i] +
+                           part->rows.first_batch * projection->positions + part->rows.first_row);
+        }
+    }
 
     const vkmha_range *any_output = NULL;
     for (uint32_t i = 0; i < 3; i++) {
@@ -176,6 +214,9 @@ static vkmha_status emit_part(vkmha_planner *planner, const vkmha_projection *pr
                 *range = vkmha_box_window(planner, &projection->outputs[i], &box, &base);
                 range->is_written = true;
                 any_output = range;
+            }
+            if ((tile->constants.APPEND >> i & 1u) != 0) {
+                base += (uint32_t)(part->rows.first_row * projection->outputs[i].row_stride);
             }
             push->segments[i] = segment_of(planner, projection, i, &box, base);
         } else {
@@ -205,15 +246,16 @@ static vkmha_status cut_part(vkmha_planner *planner, const vkmha_projection *pro
         second.rows.batches -= first.rows.batches;
         break;
     case CUT_ROWS:
-        first.rows.rows = (part->rows.rows / 2 + projection->tile.rows - 1) / projection->tile.rows *
-                          projection->tile.rows;
+        first.rows.rows = (part->rows.rows / 2 + projection->tile.rows - 1) /
+                          projection->tile.rows * projection->tile.rows;
         second.rows.first_row += first.rows.rows;
         second.rows.rows -= first.rows.rows;
         break;
     case CUT_COLUMNS:
         /* Below a tile only where several heads of it do not fit one window. */
-        first.columns = vkmha_round_up(
-            part->columns / 2, part->columns > projection->tile.columns ? projection->tile.columns : 4);
+        first.columns =
+            vkmha_round_up(part->columns / 2,
+                           part->columns > projection->tile.columns ? projection->tile.columns : 4);
         second.first_column += first.columns;
         second.columns -= first.columns;
         break;
@@ -228,12 +270,24 @@ static vkmha_status cut_part(vkmha_planner *planner, const vkmha_projection *pro
     return status == VKMHA_OK ? cut_part(planner, projection, piece, &second) : status;
 }
 
+/* With a cache, keys and values go behind those that it holds. */
+static uint32_t append_bits(const vkmha_planner *planner, const vkmha_projection *projection)
+{
+    uint32_t bits = 0;
+    for (uint32_t i = 0; planner->plan->cache_capacity > 0 && i < projection->num_sections; i++) {
+        const uint32_t section = projection->first_section + i;
+        const bool is_cached = section == VKMHA_SECTION_KEY || section == VKMHA_SECTION_VALUE;
+        bits |= is_cached ? 1u << i : 0;
+    }
+    return bits;
+}
+
 static vkmha_status schedule_projection(vkmha_planner *planner, vkmha_projection *projection)
 {
-    vkmha_status status = vkmha_variant_pick(
-        VKMHA_KERNEL_PROJECT, planner->plan->project_kernel, planner->limits,
-        planner->layer->head_dim, planner->layer->v_head_dim, &projection->variant,
-        &projection->tile, planner->error);
+    vkmha_status status =
+        vkmha_variant_pick(VKMHA_KERNEL_PROJECT, planner->plan->project_kernel, planner->limits,
+                           planner->layer->head_dim, planner->layer->v_head_dim,
+                           &projection->variant, &projection->tile, planner->error);
     if (status != VKMHA_OK) {
         return status;
     }
@@ -246,20 +300,29 @@ static vkmha_status schedule_projection(vkmha_planner *planner, vkmha_projection
                           " loop trips, this driver ends loops after %" PRIu64,
                           matrix->depth, trips, planner->limits->max_loop_trips);
     }
-    projection->tile.constants.VECTOR_A = projection->input.row_stride % 4 == 0;
-    projection->tile.constants.VECTOR_B = projection->outputs[0].row_stride % 4 == 0;
+    const vkmha_view *input = &projection->input;
+    const vkmha_view *output = &projection->outputs[0];
+    vkmha_constants *constants = &projection->tile.constants;
+    constants->VECTOR_A = input->offset % 16 == 0 && input->batch_stride % 4 == 0 &&
+                          input->row_stride % 4 == 0 && input->row_elements % 4 == 0;
+    constants->VECTOR_B = output->offset % 16 == 0 && output->batch_stride % 4 == 0 &&
+                          output->row_stride % 4 == 0 && projection->valid_columns % 4 == 0;
+    constants->ROTATE =
+        projection->rotation[0] != VKMHA_NOT_ROTATED || projection->rotation[1] != VKMHA_NOT_ROTATED
+            ? planner->layer->rope.dim
+            : 0;
+    constants->APPEND = append_bits(planner, projection);
     for (uint32_t i = 0; i < matrix->num_pieces && status == VKMHA_OK; i++) {
         const vkmha_piece *piece = &planner->packing->pieces[matrix->first_piece + i];
         const uint32_t piece_end = piece->first_column + piece->columns;
         const uint32_t begin = piece->first_column > projection->first_column
                                    ? piece->first_column
                                    : projection->first_column;
-        const uint32_t end = piece_end < projection->end_column ? piece_end : projection->end_column;
+        const uint32_t end =
+            piece_end < projection->end_column ? piece_end : projection->end_column;
         if (begin < end) {
             const vkmha_project_part part = {
-                .rows = {.batches = projection->batches,
-                         .heads = 1,
-                         .rows = projection->positions},
+                .rows = {.batches = projection->batches, .heads = 1, .rows = projection->positions},
                 .first_column = begin,
                 .columns = end - begin,
             };
@@ -274,55 +337,74 @@ static vkmha_status schedule_projection(vkmha_planner *planner, vkmha_projection
     return status;
 }
 
+/* A projected input, [batch, row, features] by its strides. */
+static vkmha_view feature_view(vkmha_resource resource, const vkmha_strides *strides,
+                               uint64_t features)
+{
+    return (vkmha_view){
+        .resource = resource,
+        .offset = strides->offset * 4,
+        .element_bytes = 4,
+        .batch_stride = strides->batch,
+        .row_stride = strides->row,
+        .row_elements = features,
+    };
+}
+
+static bool same_view(const vkmha_view *a, const vkmha_view *b)
+{
+    return a->resource == b->resource && a->offset == b->offset &&
+           a->batch_stride == b->batch_stride && a->row_stride == b->row_stride &&
+           a->row_elements == b->row_elements;
+}
+
 vkmha_status vkmha_schedule_projections(vkmha_planner *planner)
 {
+    const vkmha_layer_params *layer = planner->layer;
     const vkmha_plan_params *plan = planner->plan;
-    const vkmha_schedule *schedule = planner->schedule;
     const vkmha_packing *packing = planner->packing;
-    vkmha_resource resources[3] = {VKMHA_RESOURCE_QUERY, VKMHA_RESOURCE_KEY, VKMHA_RESOURCE_VALUE};
-    if (plan->key_is_query) {
-        resources[1] = resources[0];
-    }
-    if (plan->value_is_key) {
-        resources[2] = resources[1];
-    }
-    const uint64_t lengths[3] = {plan->query_len, plan->key_len, plan->key_len};
-    const vkmha_region *regions[3] = {&schedule->query, &schedule->key, &schedule->value};
+    const vkmha_resource key = plan->key_is_query ? VKMHA_RESOURCE_QUERY : VKMHA_RESOURCE_KEY;
+    const vkmha_resource value = plan->value_is_key ? key : VKMHA_RESOURCE_VALUE;
+    vkmha_tensors tensors;
+    vkmha_tensors_describe(planner, &tensors);
+    const vkmha_view inputs[3] = {
+        feature_view(VKMHA_RESOURCE_QUERY, &plan->query_strides, layer->embed_dim),
+        feature_view(key, &plan->key_strides, layer->key_dim),
+        feature_view(value, &plan->value_strides, layer->value_dim),
+    };
+    const vkmha_view *outputs[3] = {&tensors.query, &tensors.new_key, &tensors.new_value};
+    const uint64_t rows[3] = {tensors.query_rows, tensors.new_rows, tensors.new_rows};
+    const bool is_rotated = layer->rope.style != VKMHA_ROPE_NONE;
+    const uint64_t rotation[3] = {is_rotated ? 0 : VKMHA_NOT_ROTATED,
+                                  is_rotated ? planner->sizes.query_rows : VKMHA_NOT_ROTATED,
+                                  VKMHA_NOT_ROTATED};
 
     vkmha_status status = VKMHA_OK;
     uint32_t next = 0;
     while (next < 3 && status == VKMHA_OK) {
-        const vkmha_section *section = &packing->sections[next];
+        const uint32_t first = next;
+        const vkmha_section *section = &packing->sections[first];
         vkmha_projection projection = {
             .stage = VKMHA_STAGE_PROJECT,
             .matrix = &packing->matrices[section->matrix],
-            .first_section = next,
+            .first_section = first,
             .first_column = section->first_column,
-            .batches = plan->batch_size,
-            .positions = lengths[next],
-            .input =
-                {
-                    .resource = resources[next],
-                    .element_bytes = 4,
-                    .batch_stride = lengths[next] * section->input_dim,
-                    .row_stride = section->input_dim,
-                    .row_elements = section->input_dim,
-                },
+            .batches = tensors.batches,
+            .positions = rows[first],
+            .input = inputs[first],
+            .cache_rows = tensors.all_rows,
+            .rotation = {VKMHA_NOT_ROTATED, VKMHA_NOT_ROTATED},
         };
         do {
             const vkmha_section *joined = &packing->sections[next];
-            projection.outputs[projection.num_sections++] = (vkmha_view){
-                .resource = VKMHA_RESOURCE_WORKSPACE,
-                .offset = regions[next]->offset,
-                .element_bytes = 4,
-                .batch_stride = joined->num_heads * lengths[next] * joined->pitch,
-                .head_stride = lengths[next] * joined->pitch,
-                .row_stride = joined->pitch,
-                .row_elements = joined->pitch,
-            };
+            if (next - first < 2) {
+                projection.rotation[next - first] = rotation[next];
+            }
+            projection.outputs[projection.num_sections++] = *outputs[next];
             projection.end_column = joined->first_column + joined->num_heads * joined->pitch;
             next++;
-        } while (next < 3 && resources[next] == projection.input.resource &&
+        } while (next < 3 && rows[next] == rows[first] &&
+                 same_view(&inputs[next], &inputs[first]) &&
                  packing->sections[next].matrix == section->matrix);
         projection.valid_columns = projection.end_column - projection.first_column;
         if (projection.positions > 0) {
@@ -337,30 +419,26 @@ vkmha_status vkmha_schedule_output(vkmha_planner *planner)
     const vkmha_plan_params *plan = planner->plan;
     const vkmha_section *section = &planner->packing->sections[VKMHA_SECTION_OUTPUT];
     const vkmha_packed_matrix *matrix = &planner->packing->matrices[section->matrix];
+    vkmha_tensors tensors;
+    vkmha_tensors_describe(planner, &tensors);
     vkmha_projection projection = {
         .stage = VKMHA_STAGE_OUTPUT,
         .matrix = matrix,
         .first_section = VKMHA_SECTION_OUTPUT,
         .num_sections = 1,
-        .batches = plan->batch_size,
-        .positions = plan->query_len,
+        .batches = tensors.batches,
+        .positions = tensors.query_rows,
         .input =
             {
                 .resource = VKMHA_RESOURCE_WORKSPACE,
-                .offset = planner->schedule->attention.offset,
+                .offset = tensors.output.offset,
                 .element_bytes = 4,
-                .batch_stride = plan->query_len * matrix->depth,
-                .row_stride = matrix->depth,
+                .batch_stride = tensors.output.batch_stride,
+                .row_stride = tensors.output.row_stride,
                 .row_elements = matrix->depth,
             },
-        .outputs = {{
-            .resource = VKMHA_RESOURCE_OUTPUT,
-            .element_bytes = 4,
-            .batch_stride = plan->query_len * section->dim,
-            .head_stride = 0,
-            .row_stride = section->dim,
-            .row_elements = section->dim,
-        }},
+        .outputs = {feature_view(VKMHA_RESOURCE_OUTPUT, &plan->output_strides, section->dim)},
+        .rotation = {VKMHA_NOT_ROTATED, VKMHA_NOT_ROTATED},
         .end_column = section->pitch,
         .valid_columns = section->dim,
     };

@@ -23,6 +23,12 @@ VKMHA_CODE(attention_direct_subgroup)
 #include "attention_direct_subgroup.inc"
 ;
 #endif
+VKMHA_CODE(attention_merge)
+#include "attention_merge.inc"
+;
+VKMHA_CODE(place)
+#include "place.inc"
+;
 VKMHA_CODE(peak)
 #include "peak.inc"
 ;
@@ -101,6 +107,12 @@ static void lay_out_project_direct(const vkmha_limits *limits, uint32_t head_dim
     tile->trips_per_unit = 1;
 }
 
+/* Trips of attention that do not depend on the keys: storing features one by one, and the extra key. */
+static uint64_t row_trips(uint32_t rows, uint32_t vectors, uint32_t head_dim)
+{
+    return 64 + 4 * rows * vectors + ceil_div(head_dim, 4);
+}
+
 /* Accumulators of a lane for one row, in vec4. */
 static uint32_t value_vectors(uint32_t v_head_dim, uint32_t lanes)
 {
@@ -127,8 +139,8 @@ static void lay_out_attention_staged(const vkmha_limits *limits, uint32_t head_d
         16 * (slice + 1) * (tile->rows + STEP) + 4 * tile->rows * (lanes + STEP);
     const uint32_t slices = ceil_div(ceil_div(head_dim, 4), slice);
     const uint32_t staging = ceil_div(STEP * slice, WORKGROUP);
-    tile->trips_base = 64 + 4 * ROWS * vectors;
-    tile->trips_per_unit = 1 + lanes +
+    tile->trips_base = row_trips(ROWS, vectors, head_dim);
+    tile->trips_per_unit = 1 + lanes + 4 * ROWS * vectors +
                            VKMHA_KEY_CHUNK / STEP *
                                (1 + slices * (1 + slice + ROWS + staging) + lanes +
                                 vectors * (staging + STEP));
@@ -150,9 +162,9 @@ static void lay_out_attention_direct(const vkmha_limits *limits, uint32_t head_d
     tile->rows = rows;
     tile->columns = step;
     tile->shared_bytes = 4 * rows * lanes * (1 + columns);
-    tile->trips_base = 64 + 4 * rows * vectors;
+    tile->trips_base = row_trips(rows, vectors, head_dim);
     tile->trips_per_unit =
-        1 + lanes + VKMHA_KEY_CHUNK / step * (1 + ceil_div(head_dim, 4) + lanes + step);
+        1 + lanes + 4 * rows * vectors + VKMHA_KEY_CHUNK / step * (1 + ceil_div(head_dim, 4) + lanes + step);
 }
 
 #ifndef VKMHA_WITHOUT_ATTENTION_DIRECT_SUBGROUP
@@ -174,10 +186,37 @@ static void lay_out_attention_direct_subgroup(const vkmha_limits *limits, uint32
     tile->constants.SUBGROUP_WIDTH = width;
     tile->rows = tile->constants.WORKGROUP / width * rows;
     tile->columns = step;
-    tile->trips_base = 64 + 4 * rows * vectors;
-    tile->trips_per_unit = 1 + VKMHA_KEY_CHUNK / step * (1 + ceil_div(head_dim, 4) + width);
+    tile->trips_base = row_trips(rows, vectors, head_dim);
+    tile->trips_per_unit = 1 + 4 * rows * vectors + VKMHA_KEY_CHUNK / step * (1 + ceil_div(head_dim, 4) + width);
 }
 #endif
+
+static void lay_out_merge(const vkmha_limits *limits, uint32_t head_dim, uint32_t v_head_dim,
+                          vkmha_tile *tile)
+{
+    const uint32_t lanes = simd_width(limits, 8, 32);
+    const uint32_t vectors = value_vectors(v_head_dim, lanes);
+    tile->constants.WORKGROUP = lanes;
+    tile->constants.ROWS = 1;
+    tile->constants.COLUMNS = 1;
+    tile->constants.VALUE_VECTORS = vectors;
+    tile->rows = 1;
+    tile->columns = lanes;
+    tile->trips_base = row_trips(1, vectors, head_dim);
+    tile->trips_per_unit = 1;
+}
+
+static void lay_out_place(const vkmha_limits *limits, uint32_t head_dim, uint32_t v_head_dim,
+                          vkmha_tile *tile)
+{
+    (void)limits;
+    (void)head_dim;
+    (void)v_head_dim;
+    tile->constants.WORKGROUP = 64;
+    tile->rows = 1;
+    tile->columns = 1;
+    tile->trips_base = 4;
+}
 
 static void lay_out_utility(const vkmha_limits *limits, uint32_t head_dim, uint32_t v_head_dim,
                             vkmha_tile *tile)
@@ -213,6 +252,8 @@ static const vkmha_variant variants[] = {
     VKMHA_ROW(attention_direct_subgroup, VKMHA_KERNEL_ATTENTION, VKMHA_CAPABILITY_SUBGROUP,
               VKMHA_TYPE_BIT(VKMHA_DEVICE_SOFTWARE), lay_out_attention_direct_subgroup),
 #endif
+    VKMHA_ROW(attention_merge, VKMHA_KERNEL_MERGE, 0, VKMHA_ANY_TYPE, lay_out_merge),
+    VKMHA_ROW(place, VKMHA_KERNEL_PLACE, 0, VKMHA_ANY_TYPE, lay_out_place),
     VKMHA_ROW(peak, VKMHA_KERNEL_PEAK, 0, VKMHA_ANY_TYPE, lay_out_utility),
 #ifndef VKMHA_WITHOUT_SELFTEST_SUBGROUP
     VKMHA_ROW(selftest_subgroup, VKMHA_KERNEL_SELFTEST, 0, VKMHA_ANY_TYPE, lay_out_utility),

@@ -10,6 +10,8 @@
 typedef enum vkmha_kernel {
     VKMHA_KERNEL_PROJECT = 0,
     VKMHA_KERNEL_ATTENTION,
+    VKMHA_KERNEL_MERGE,    /* joins attention's chunks of split keys */
+    VKMHA_KERNEL_PLACE,    /* copies rows of heads */
     VKMHA_KERNEL_PEAK,     /* vkmha_device_measure_peak */
     VKMHA_KERNEL_SELFTEST, /* subgroup operations */
 } vkmha_kernel;
