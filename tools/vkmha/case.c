@@ -26,8 +26,8 @@ bool vkmha_loader_says(const vkmha_loader *load, const char *field, const char *
     return strcmp(vkmha_loader_text(load, field, fallback), value) == 0;
 }
 
-static vkmha_status read_size(const vkmha_loader *load, const char *field, const char *fallback,
-                              uint64_t *size)
+vkmha_status vkmha_loader_size(const vkmha_loader *load, const char *field, const char *fallback,
+                               uint64_t *size)
 {
     const char *value = vkmha_loader_text(load, field, fallback);
     if (!vkmha_parse_number(value, INT32_MAX, size)) {
@@ -81,83 +81,13 @@ static vkmha_status read_sizes(vkmha_loader *load)
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (!fields[i].is_projections || load->has_projections) {
-            VKMHA_TRY(read_size(load, fields[i].field, fields[i].fallback, fields[i].size));
+            VKMHA_TRY(vkmha_loader_size(load, fields[i].field, fields[i].fallback, fields[i].size));
         }
     }
     return VKMHA_OK;
 }
 
 /* ---- What is asked ------------------------------------------------------------------------- */
-
-/* Positions matter to the causal order alone here: without it, any offset is harmless. */
-static vkmha_status read_causal(vkmha_loader *load)
-{
-    vkmha_case *loaded = load->loaded;
-    const char *causal = vkmha_loader_text(load, "causal", "none");
-    const char *offset = vkmha_loader_text(load, "q_pos_offset", "0");
-    const bool is_per_item = strcmp(offset, "per_item") == 0;
-    uint64_t number = 0;
-    if (!is_per_item &&
-        !vkmha_parse_number(offset[0] == '-' ? offset + 1 : offset, INT32_MAX, &number)) {
-        return vkmha_loader_refuse(load, "q_pos_offset", offset,
-                                   "is neither an integer nor per_item");
-    }
-    const int64_t position = offset[0] == '-' ? -(int64_t)number : (int64_t)number;
-    const int64_t ends = (int64_t)(load->past_len + load->key_len) - (int64_t)load->query_len;
-    bool has_lengths = false;
-    VKMHA_TRY(vkmha_loader_flag(load, "use_kv_lengths", &has_lengths));
-    if (is_per_item && !has_lengths) {
-        return vkmha_loader_refuse(load, "q_pos_offset", offset, "needs use_kv_lengths");
-    }
-    if (strcmp(causal, "none") == 0) {
-        return VKMHA_OK;
-    }
-    bool is_supported = false;
-    if (strcmp(causal, "top_left") == 0) {
-        loaded->problem.plan.causal = VKMHA_CAUSAL_TOP_LEFT;
-        is_supported = !is_per_item && position == 0;
-    } else if (strcmp(causal, "bottom_right") == 0) {
-        /* Where lengths are given, the last key of a sequence is its own. */
-        loaded->problem.plan.causal = VKMHA_CAUSAL_BOTTOM_RIGHT;
-        is_supported = has_lengths ? is_per_item : position == ends;
-    } else if (strcmp(causal, "offset") != 0) {
-        return vkmha_loader_refuse(load, "causal", causal,
-                                   "is not none, top_left, bottom_right or offset");
-    }
-    if (!is_supported) {
-        loaded->option_skips |=
-            1u << (is_per_item ? VKMHA_SKIP_PER_ITEM_POSITIONS : VKMHA_SKIP_CAUSAL_OFFSET);
-    }
-    return VKMHA_OK;
-}
-
-static vkmha_status read_options(vkmha_loader *load)
-{
-    const struct {
-        const char *field;
-        vkmha_skip skip;
-    } flags[] = {
-        {"alibi", VKMHA_SKIP_ALIBI},
-        {"add_bias_kv", VKMHA_SKIP_BIAS_KV},
-        {"add_zero_attn", VKMHA_SKIP_ZERO_ATTN},
-        {"head_mask", VKMHA_SKIP_HEAD_MASK},
-    };
-    uint32_t *skips = &load->loaded->option_skips;
-    for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
-        bool is_on = false;
-        VKMHA_TRY(vkmha_loader_flag(load, flags[i].field, &is_on));
-        *skips |= is_on ? 1u << flags[i].skip : 0;
-    }
-    double softcap = 0.0;
-    VKMHA_TRY(vkmha_loader_double(load, "softcap", "0", &softcap));
-    *skips |= softcap != 0.0 ? 1u << VKMHA_SKIP_SOFTCAP : 0;
-    const bool has_window = !vkmha_loader_says(load, "window_left", "-1", "-1") ||
-                            !vkmha_loader_says(load, "window_right", "-1", "-1");
-    *skips |= has_window ? 1u << VKMHA_SKIP_WINDOW : 0;
-    *skips |= vkmha_file_metadata(load->loaded->file, "rope_style") ? 1u << VKMHA_SKIP_ROPE : 0;
-    *skips |= load->past_len > 0 ? 1u << VKMHA_SKIP_PAST : 0;
-    return read_causal(load);
-}
 
 static vkmha_status read_output(vkmha_loader *load, const char *name)
 {
@@ -174,20 +104,34 @@ static vkmha_status read_output(vkmha_loader *load, const char *name)
         return vkmha_loader_sequence(load, name, load->query_len, load->output_dim, load->num_heads,
                                      load->v_head_dim, &loaded->expected);
     }
+    const uint64_t all_keys = load->past_len + load->key_len;
+    if (strcmp(name, "present_key") == 0) {
+        loaded->problem.plan.has_present = true;
+        loaded->present_key_tolerance = tolerance;
+        const uint64_t dims[] = {load->batch_size, load->num_kv_heads, all_keys, load->head_dim};
+        return vkmha_loader_floats(load, name, dims, 4, &loaded->expected_present_key);
+    }
+    if (strcmp(name, "present_value") == 0) {
+        loaded->problem.plan.has_present = true;
+        loaded->present_value_tolerance = tolerance;
+        const uint64_t dims[] = {load->batch_size, load->num_kv_heads, all_keys, load->v_head_dim};
+        return vkmha_loader_floats(load, name, dims, 4, &loaded->expected_present_value);
+    }
     if (strcmp(name, "weights") == 0) {
-        loaded->output_skips |= 1u << VKMHA_SKIP_WEIGHTS;
+        loaded->skips |= 1u << VKMHA_SKIP_WEIGHTS;
         loaded->weights_tolerance = tolerance;
-        const uint64_t dims[] = {load->batch_size, load->num_heads, load->query_len, load->key_len};
-        return loaded->option_skips
-                   ? VKMHA_OK
-                   : vkmha_loader_floats(load, name, dims, 4, &loaded->expected_weights);
+        /* The reference leaves the keys of add_bias_kv and add_zero_attn out of its weights. */
+        if (!vkmha_loader_says(load, "add_bias_kv", "false", "false") ||
+            !vkmha_loader_says(load, "add_zero_attn", "false", "false")) {
+            return VKMHA_OK;
+        }
+        const uint64_t dims[] = {load->batch_size, load->num_heads, load->query_len, all_keys};
+        return vkmha_loader_floats(load, name, dims, 4, &loaded->expected_weights);
     }
     if (strcmp(name, "weights_avg") == 0) {
-        loaded->output_skips |= 1u << VKMHA_SKIP_WEIGHTS_AVG;
+        loaded->skips |= 1u << VKMHA_SKIP_WEIGHTS_AVG;
     } else if (strcmp(name, "scores") == 0) {
-        loaded->output_skips |= 1u << VKMHA_SKIP_SCORES;
-    } else if (strcmp(name, "present_key") == 0 || strcmp(name, "present_value") == 0) {
-        loaded->output_skips |= 1u << VKMHA_SKIP_PRESENT;
+        loaded->skips |= 1u << VKMHA_SKIP_SCORES;
     } else {
         return vkmha_loader_refuse(load, "outputs", name, "is no output of a case");
     }
@@ -234,13 +178,11 @@ static vkmha_status load_all(vkmha_loader *load)
     plan->query_len = load->query_len;
     plan->key_len = load->key_len;
     plan->layout = load->has_head_first_layout ? VKMHA_LAYOUT_BHSD : VKMHA_LAYOUT_BSHD;
-    VKMHA_TRY(read_options(load));
     VKMHA_TRY(read_outputs(load));
-    if (load->loaded->option_skips) {
-        return VKMHA_OK;
-    }
     VKMHA_TRY(vkmha_loader_layer(load));
     VKMHA_TRY(vkmha_loader_inputs(load));
+    VKMHA_TRY(vkmha_loader_positions(load));
+    VKMHA_TRY(vkmha_loader_options(load));
     return vkmha_loader_masks(load);
 }
 

@@ -1,5 +1,5 @@
-/* Loading a case file: shared by case.c (metadata: what is asked) and case_tensors.c (its tensors).
- */
+/* Loading a case file: case.c (metadata: what is asked), case_options.c (attention's options) and
+ * case_tensors.c (weights, inputs, masks). */
 #ifndef VKMHA_TOOL_CASE_H
 #define VKMHA_TOOL_CASE_H
 
@@ -47,6 +47,16 @@ bool vkmha_loader_says(const vkmha_loader *load, const char *field, const char *
 vkmha_status vkmha_loader_double(const vkmha_loader *load, const char *field, const char *fallback,
                                  double *number);
 vkmha_status vkmha_loader_flag(const vkmha_loader *load, const char *field, bool *flag);
+vkmha_status vkmha_loader_size(const vkmha_loader *load, const char *field, const char *fallback,
+                               uint64_t *size);
+
+/* ---- case_options.c ------------------------------------------------------------------------ */
+
+/* Positions, causal order and windows. */
+vkmha_status vkmha_loader_positions(vkmha_loader *load);
+
+/* Softcap, RoPE, ALiBi, further keys, gates, past. */
+vkmha_status vkmha_loader_options(vkmha_loader *load);
 
 /* ---- case_tensors.c ------------------------------------------------------------------------ */
 

@@ -255,6 +255,25 @@ vkmha_status vkmha_loader_inputs(const vkmha_loader *load)
     return VKMHA_OK;
 }
 
+/* Key padding is of the new keys; those of the past are all there. */
+static vkmha_status join_padding(const vkmha_loader *load, const uint8_t *padding,
+                                 const uint8_t **attend_keys)
+{
+    const uint64_t all_keys = load->past_len + load->key_len;
+    uint8_t *joined =
+        vkmha_pool_allocate(&load->loaded->pool, load->batch_size, all_keys ? all_keys : 1);
+    if (!joined) {
+        return out_of_memory(load);
+    }
+    for (uint64_t i = 0; i < load->batch_size * all_keys; i++) {
+        const uint64_t b = i / all_keys;
+        const uint64_t j = i % all_keys;
+        joined[i] = j < load->past_len ? 1 : padding[b * load->key_len + (j - load->past_len)];
+    }
+    *attend_keys = joined;
+    return VKMHA_OK;
+}
+
 vkmha_status vkmha_loader_masks(const vkmha_loader *load)
 {
     vkmha_plan_params *plan = &load->loaded->problem.plan;
@@ -292,7 +311,7 @@ vkmha_status vkmha_loader_masks(const vkmha_loader *load)
             require_dims(load, tensor, (const uint64_t[]){load->batch_size, load->key_len}, 2));
         VKMHA_TRY(require_bytes_type(load, tensor));
         VKMHA_TRY(load_bytes(load, tensor, &bytes));
-        inputs->attend_keys = bytes;
+        VKMHA_TRY(join_padding(load, bytes, &inputs->attend_keys));
     }
     VKMHA_TRY(vkmha_loader_flag(load, "use_kv_lengths", &plan->has_key_lengths));
     if (plan->has_key_lengths) {

@@ -1,12 +1,13 @@
 /* vkmha check: device against reference and expected values, on cases and on random shapes. */
 #include "report.h"
+#include "shape.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 static const char usage[] =
     "usage: vkmha check [FILE|FOLDER...] [--grid [--count N | --seconds S] [--seed S]]\n"
-    "                   [--device D] [--kernel K] [--json]\n"
+    "                   [--without O...] [--device D] [--kernel K] [--json]\n"
     "\n"
     "Runs cases (safetensors files that say what to compute and what is expected) and random "
     "shapes,\n"
@@ -19,13 +20,15 @@ static const char usage[] =
     "  --seconds S     as many shapes as fit in this time\n"
     "  --seed S        of the whole grid; without it, from the clock\n"
     "  --shape-seed X  just the shape that a failure named\n"
+    "  --first-failure ends at the first shape that fails, without making it smaller\n"
+    "  --without O     shapes without this option, as a failure names them; may be repeated\n"
     "  --device D      an index or a part of a name, as vkmha info lists them\n"
     "  --kernel K      only this row of the kernel table; twice: one for each kind of stage\n"
     "  --json          the result as JSON\n"
     "\n"
-    "A case that needs an option or output that this version lacks is skipped by its name; its "
-    "other\n"
-    "outputs are compared. Exit status: 0 right, 1 a check failed, 2 wrong use, 3 no usable "
+    "Outputs of a case that kernels do not make (weights, scores) are counted by name and not "
+    "compared.\n"
+    "Exit status: 0 right, 1 a check failed, 2 wrong use, 3 no usable "
     "device.\n"
     "\n"
     "example: vkmha check tests/golden --grid --count 1000\n";
@@ -107,15 +110,39 @@ static int run_checks(const vkmha_check_options *options, char **paths, int num_
     return code;
 }
 
+static bool leave_out(const char *name, uint64_t *without)
+{
+    vkmha_option option;
+    if (!vkmha_option_find(name, &option)) {
+        vkmha_tool_misuse("--without \"%s\" is no option of a shape", name);
+        return false;
+    }
+    *without |= UINT64_C(1) << option;
+    return true;
+}
+
 int vkmha_command_check(int argc, char **argv)
 {
-    enum { GRID = 256, COUNT, SECONDS, SEED, SHAPE_SEED, DEVICE, KERNEL, JSON };
+    enum {
+        GRID = 256,
+        COUNT,
+        SECONDS,
+        SEED,
+        SHAPE_SEED,
+        FIRST_FAILURE,
+        WITHOUT,
+        DEVICE,
+        KERNEL,
+        JSON
+    };
     static const struct option known[] = {
         {"grid", no_argument, NULL, GRID},
         {"count", required_argument, NULL, COUNT},
         {"seconds", required_argument, NULL, SECONDS},
         {"seed", required_argument, NULL, SEED},
         {"shape-seed", required_argument, NULL, SHAPE_SEED},
+        {"first-failure", no_argument, NULL, FIRST_FAILURE},
+        {"without", required_argument, NULL, WITHOUT},
         {"device", required_argument, NULL, DEVICE},
         {"kernel", required_argument, NULL, KERNEL},
         {"json", no_argument, NULL, JSON},
@@ -151,6 +178,14 @@ int vkmha_command_check(int argc, char **argv)
                 vkmha_parse_option("--shape-seed", optarg, 0, UINT64_MAX, &options.shape_seed);
             options.has_shape_seed = true;
             break;
+        case WITHOUT:
+            is_right = leave_out(optarg, &options.without);
+            has_grid_option = true;
+            break;
+        case FIRST_FAILURE:
+            options.stops_at_failure = true;
+            has_grid_option = true;
+            break;
         case DEVICE:
             options.device_choice = optarg;
             break;
@@ -176,7 +211,8 @@ int vkmha_command_check(int argc, char **argv)
     }
     has_grid_option = has_grid_option || options.has_count || options.has_shape_seed;
     if (has_grid_option && !options.wants_grid) {
-        return vkmha_tool_misuse("--count, --seconds, --seed and --shape-seed need --grid");
+        return vkmha_tool_misuse("--count, --seconds, --seed, --shape-seed and --without need "
+                                 "--grid");
     }
     if (optind == argc && !options.wants_grid) {
         return vkmha_tool_misuse("check needs files, folders or --grid; see vkmha check --help");

@@ -74,10 +74,10 @@ static void copy_sentence(const char *list, uint64_t b, char *text, size_t size)
 static uint64_t tokens_of(const vkmha_problem *problem, uint64_t b)
 {
     const vkmha_plan_params *plan = &problem->plan;
-    uint64_t count =
-        plan->has_key_lengths ? (uint64_t)problem->inputs.key_lengths[b] : plan->key_len;
+    const uint64_t all_keys = plan->past_len + plan->key_len;
+    uint64_t count = plan->has_key_lengths ? (uint64_t)problem->inputs.key_lengths[b] : all_keys;
     while (plan->has_attend_keys && count > 0 &&
-           !problem->inputs.attend_keys[b * plan->key_len + count - 1]) {
+           !problem->inputs.attend_keys[b * all_keys + count - 1]) {
         count--;
     }
     return count;
@@ -112,6 +112,7 @@ static void show_attention(const vkmha_case *loaded, const double *weights, cJSO
 {
     const vkmha_plan_params *plan = &loaded->problem.plan;
     const uint64_t num_heads = loaded->problem.layer.num_heads;
+    const uint64_t all_keys = plan->past_len + plan->key_len;
     sentence longest;
     find_longest(loaded, &longest);
     const uint64_t num_queries =
@@ -131,8 +132,7 @@ static void show_attention(const vkmha_case *loaded, const double *weights, cJSO
             longest.text);
     }
     for (uint64_t h = 0; h < num_heads; h++) {
-        const double *head =
-            weights + (longest.batch * num_heads + h) * plan->query_len * plan->key_len;
+        const double *head = weights + (longest.batch * num_heads + h) * plan->query_len * all_keys;
         uint64_t query = 0;
         uint64_t key = 0;
         for (uint64_t i = 0; i < num_queries; i++) {
@@ -209,11 +209,9 @@ static vkmha_status load_demo(const char *path, vkmha_case *loaded, vkmha_error 
 {
     bool is_case = false;
     const vkmha_status status = vkmha_case_load(path, loaded, &is_case, error);
-    if (status == VKMHA_OK && (!is_case || loaded->option_skips != 0)) {
-        vkmha_case_finish(loaded);
-        return vkmha_tool_fail(error, VKMHA_ERROR_UNSUPPORTED, "%s: %s", path,
-                               is_case ? "the case needs an option that this version lacks"
-                                       : "vkmha_case is missing: this is no case");
+    if (status == VKMHA_OK && !is_case) {
+        return vkmha_tool_fail(error, VKMHA_ERROR_FILE,
+                               "%s: vkmha_case is missing: this is no case", path);
     }
     return status;
 }
@@ -222,9 +220,10 @@ static double *reference_weights(const vkmha_problem *problem, vkmha_pool *pool,
                                  vkmha_status *status, vkmha_error *error)
 {
     const vkmha_plan_params *plan = &problem->plan;
-    double *weights = vkmha_pool_allocate(
-        pool, plan->batch_size * problem->layer.num_heads * plan->query_len * plan->key_len,
-        sizeof(double));
+    double *weights = vkmha_pool_allocate(pool,
+                                          plan->batch_size * problem->layer.num_heads *
+                                              plan->query_len * (plan->past_len + plan->key_len),
+                                          sizeof(double));
     const vkmha_reference_outputs outputs = {.weights = weights};
     *status = weights ? vkmha_reference_run(&problem->layer, plan, &problem->inputs, NULL, NULL,
                                             &outputs, error)

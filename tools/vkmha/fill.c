@@ -1,37 +1,29 @@
 /* Tensors of random problems. */
 #include "shape.h"
 
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
-typedef struct filler {
-    vkmha_random *random;
-    vkmha_shape *shape;
-    bool has_memory;
-} filler;
-
-static void *allocate(filler *fill, uint64_t count, uint64_t size)
+void *vkmha_filler_allocate(vkmha_filler *fill, uint64_t count, uint64_t size)
 {
     void *memory = fill->has_memory ? vkmha_pool_allocate(&fill->shape->pool, count, size) : NULL;
     fill->has_memory = memory != NULL;
     return memory;
 }
 
-/* Multiples of 1/64 within 2, or integers within 3: exact in every type. */
-static float draw_value(filler *fill)
+float vkmha_filler_value(vkmha_filler *fill)
 {
     if (vkmha_shape_has(fill->shape, VKMHA_FEATURE_INTEGERS)) {
-        return (float)vkmha_random_below(fill->random, 7) - 3.0f;
+        return (float)vkmha_random_below(&fill->random, 7) - 3.0f;
     }
-    return ((float)vkmha_random_below(fill->random, 257) - 128.0f) / 64.0f;
+    return ((float)vkmha_random_below(&fill->random, 257) - 128.0f) / 64.0f;
 }
 
-static float *draw_tensor(filler *fill, uint64_t count)
+float *vkmha_filler_tensor(vkmha_filler *fill, uint64_t count)
 {
-    float *values = allocate(fill, count, sizeof(float));
+    float *values = vkmha_filler_allocate(fill, count, sizeof(float));
     for (uint64_t i = 0; values && i < count; i++) {
-        values[i] = draw_value(fill);
+        values[i] = vkmha_filler_value(fill);
     }
     return values;
 }
@@ -62,13 +54,16 @@ static void store_element(void *data, vkmha_type type, uint64_t index, float val
     memcpy((char *)data + 2 * index, &half, sizeof(half));
 }
 
-static vkmha_type draw_type(filler *fill)
+static vkmha_type draw_type(vkmha_filler *fill)
 {
     static const vkmha_type types[] = {VKMHA_TYPE_F32, VKMHA_TYPE_F32, VKMHA_TYPE_F16,
                                        VKMHA_TYPE_BF16};
     const vkmha_type type =
-        types[vkmha_random_below(fill->random, sizeof(types) / sizeof(types[0]))];
+        types[vkmha_random_below(&fill->random, sizeof(types) / sizeof(types[0]))];
     if (type != VKMHA_TYPE_F32) {
+        if (!vkmha_filler_takes(fill, VKMHA_OPTION_WEIGHT_TYPES)) {
+            return VKMHA_TYPE_F32;
+        }
         vkmha_shape_mark(fill->shape, type == VKMHA_TYPE_F16 ? VKMHA_FEATURE_WEIGHTS_F16
                                                              : VKMHA_FEATURE_WEIGHTS_BF16);
     }
@@ -76,17 +71,17 @@ static vkmha_type draw_type(filler *fill)
 }
 
 /* Quarters of the values above, so that projected values keep their size. */
-static float draw_weight(filler *fill)
+static float draw_weight(vkmha_filler *fill)
 {
-    const float value = draw_value(fill);
+    const float value = vkmha_filler_value(fill);
     return vkmha_shape_has(fill->shape, VKMHA_FEATURE_INTEGERS) ? value : value / 4.0f;
 }
 
-static vkmha_matrix draw_matrix(filler *fill, uint64_t rows, uint64_t columns)
+static vkmha_matrix draw_matrix(vkmha_filler *fill, uint64_t rows, uint64_t columns)
 {
     vkmha_matrix matrix = {.type = draw_type(fill), .rows = rows, .columns = columns};
-    void *data = allocate(fill, rows * columns, sizeof(float));
-    if (vkmha_random_chance(fill->random, 15)) {
+    void *data = vkmha_filler_allocate(fill, rows * columns, sizeof(float));
+    if (vkmha_random_chance(&fill->random, 15)) {
         matrix.row_stride = 1;
         matrix.column_stride = rows;
         vkmha_shape_mark(fill->shape, VKMHA_FEATURE_WEIGHTS_STRIDED);
@@ -98,22 +93,23 @@ static vkmha_matrix draw_matrix(filler *fill, uint64_t rows, uint64_t columns)
     return matrix;
 }
 
-static vkmha_vector draw_vector(filler *fill, uint64_t size)
+static vkmha_vector draw_vector(vkmha_filler *fill, uint64_t size)
 {
-    if (vkmha_random_chance(fill->random, 30)) {
+    const bool is_left_out = vkmha_random_chance(&fill->random, 30);
+    if (is_left_out || !vkmha_filler_takes(fill, VKMHA_OPTION_BIASES)) {
         vkmha_shape_mark(fill->shape, VKMHA_FEATURE_NO_BIAS);
         return (vkmha_vector){0};
     }
     vkmha_shape_mark(fill->shape, VKMHA_FEATURE_BIAS);
     const vkmha_type type = draw_type(fill);
-    void *data = allocate(fill, size, sizeof(float));
+    void *data = vkmha_filler_allocate(fill, size, sizeof(float));
     for (uint64_t i = 0; data && i < size; i++) {
-        store_element(data, type, i, draw_value(fill));
+        store_element(data, type, i, vkmha_filler_value(fill));
     }
     return (vkmha_vector){.data = data, .type = type, .size = size};
 }
 
-static void draw_weights(filler *fill)
+static void draw_weights(vkmha_filler *fill)
 {
     vkmha_layer_params *layer = &fill->shape->problem.layer;
     const vkmha_problem_sizes sizes = vkmha_problem_measure(&fill->shape->problem);
@@ -124,228 +120,227 @@ static void draw_weights(filler *fill)
     layer->w_k = draw_matrix(fill, key, sizes.key_dim);
     layer->w_v = draw_matrix(fill, value, sizes.value_dim);
     layer->w_o = draw_matrix(fill, sizes.output_dim, layer->num_heads * sizes.v_head_dim);
-    layer->b_q = draw_vector(fill, query);
-    layer->b_k = draw_vector(fill, key);
-    layer->b_v = draw_vector(fill, value);
+}
+
+static void draw_biases(vkmha_filler *fill)
+{
+    vkmha_layer_params *layer = &fill->shape->problem.layer;
+    const vkmha_problem_sizes sizes = vkmha_problem_measure(&fill->shape->problem);
+    layer->b_q = draw_vector(fill, (uint64_t)layer->num_heads * layer->head_dim);
+    layer->b_k = draw_vector(fill, sizes.num_kv_heads * layer->head_dim);
+    layer->b_v = draw_vector(fill, sizes.num_kv_heads * sizes.v_head_dim);
     layer->b_o = draw_vector(fill, sizes.output_dim);
-}
-
-/* ---- Masks --------------------------------------------------------------------------------- */
-
-/* One row of the mask gets one value. */
-static void draw_mask_row(filler *fill, float *additive, uint8_t *attend, float value)
-{
-    const uint64_t *dims = fill->shape->problem.plan.mask_dims;
-    const uint64_t rows = dims[0] * dims[1] * dims[2];
-    if (rows == 0 || dims[3] == 0) {
-        return;
-    }
-    const uint64_t row = vkmha_random_below(fill->random, rows);
-    for (uint64_t j = 0; j < dims[3]; j++) {
-        if (additive) {
-            additive[row * dims[3] + j] = value;
-        } else {
-            attend[row * dims[3] + j] = 0;
-        }
-    }
-    vkmha_shape_mark(fill->shape,
-                     value == -FLT_MAX ? VKMHA_FEATURE_LOWEST_ROW : VKMHA_FEATURE_MASKED_ROW);
-}
-
-static void draw_mask(filler *fill)
-{
-    const vkmha_plan_params *plan = &fill->shape->problem.plan;
-    const uint64_t *dims = plan->mask_dims;
-    const uint64_t count = dims[0] * dims[1] * dims[2] * dims[3];
-    const bool is_additive = plan->mask == VKMHA_MASK_ADDITIVE;
-    float *additive = is_additive ? allocate(fill, count, sizeof(float)) : NULL;
-    uint8_t *attend = is_additive ? NULL : allocate(fill, count, 1);
-    if (!fill->has_memory) {
-        return;
-    }
-    const float lowest = vkmha_random_chance(fill->random, 70) ? -INFINITY : -FLT_MAX;
-    for (uint64_t i = 0; i < count; i++) {
-        const bool is_kept = vkmha_random_chance(fill->random, 75);
-        if (is_additive) {
-            additive[i] = is_kept ? draw_value(fill) : lowest;
-        } else {
-            attend[i] = is_kept ? (uint8_t)(1 + vkmha_random_below(fill->random, 255)) : 0;
-        }
-    }
-    if (vkmha_random_chance(fill->random, 40)) {
-        draw_mask_row(fill, additive, attend, -INFINITY);
-    }
-    if (is_additive && vkmha_random_chance(fill->random, 40)) {
-        draw_mask_row(fill, additive, attend, -FLT_MAX);
-    }
-    fill->shape->problem.inputs.mask = is_additive ? (const void *)additive : attend;
-}
-
-static void draw_keys_mask(filler *fill)
-{
-    vkmha_problem *problem = &fill->shape->problem;
-    const vkmha_plan_params *plan = &problem->plan;
-    if (plan->has_attend_keys) {
-        const uint64_t count = plan->batch_size * plan->key_len;
-        uint8_t *attend = allocate(fill, count, 1);
-        const bool is_empty = vkmha_random_chance(fill->random, 5);
-        for (uint64_t i = 0; attend && i < count; i++) {
-            attend[i] = !is_empty && vkmha_random_chance(fill->random, 70);
-        }
-        problem->inputs.attend_keys = attend;
-    }
-    if (plan->has_key_lengths) {
-        int32_t *lengths = allocate(fill, plan->batch_size, sizeof(int32_t));
-        for (uint64_t b = 0; lengths && b < plan->batch_size; b++) {
-            lengths[b] = vkmha_random_chance(fill->random, 20)
-                             ? (int32_t)plan->key_len
-                             : (int32_t)vkmha_random_below(fill->random, plan->key_len + 1);
-        }
-        problem->inputs.key_lengths = lengths;
-    }
 }
 
 /* ---- Inputs -------------------------------------------------------------------------------- */
 
-/* The floats of position j of batch b, in every head. */
-typedef struct rows_of_position {
-    uint64_t first;
-    uint64_t stride;
-    uint64_t count;
-    uint64_t features;
-} rows_of_position;
+/* The inputs without gaps, before they are laid where the strides say. */
+typedef struct input_set {
+    float *query;
+    float *key;   /* `query` where both are one tensor */
+    float *value; /* NULL where it is the key's */
+} input_set;
 
-static rows_of_position locate(const vkmha_problem *problem, uint64_t b, uint64_t j,
-                               uint64_t length, uint64_t heads, uint64_t features)
+static void set_row(const vkmha_span *span, float *values, uint64_t b, uint64_t s, float value)
 {
-    if (!problem->layer.attention_only) {
-        return (rows_of_position){(b * length + j) * features, 0, 1, features};
-    }
-    const uint64_t head_dim = features / heads;
-    if (problem->plan.layout == VKMHA_LAYOUT_BHSD) {
-        return (rows_of_position){(b * heads * length + j) * head_dim, length * head_dim, heads,
-                                  head_dim};
-    }
-    return (rows_of_position){(b * length + j) * features, head_dim, heads, head_dim};
-}
-
-static void set_position(float *values, rows_of_position rows, float value)
-{
-    for (uint64_t r = 0; r < rows.count; r++) {
-        for (uint64_t d = 0; d < rows.features; d++) {
-            values[rows.first + r * rows.stride + d] = value;
+    const vkmha_strides *strides = &span->strides;
+    for (uint64_t h = 0; h < span->heads; h++) {
+        float *row = values + b * strides->batch + s * strides->row + h * strides->head;
+        for (uint64_t d = 0; d < span->features; d++) {
+            row[d] = value;
         }
     }
 }
 
-/* Keys that no query may see. */
-static bool is_never_seen(const vkmha_problem *problem, uint64_t b, uint64_t j)
+static bool is_ever_seen(const vkmha_problem *problem, const vkmha_problem_item *item, uint64_t b,
+                         uint64_t j)
 {
-    const vkmha_plan_params *plan = &problem->plan;
-    const vkmha_inputs *inputs = &problem->inputs;
-    return (plan->has_key_lengths && j >= (uint64_t)inputs->key_lengths[b]) ||
-           (plan->has_attend_keys && !inputs->attend_keys[b * plan->key_len + j]) ||
-           (plan->causal == VKMHA_CAUSAL_TOP_LEFT && j >= plan->query_len);
+    for (uint64_t h = 0; h < problem->layer.num_heads; h++) {
+        for (uint64_t i = 0; i < item->query_length; i++) {
+            if (vkmha_shape_allows(problem, item, b, h, i, j)) {
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
-static void poison(filler *fill, float *key, float *value)
+/* One key of the past, in every head. */
+static void set_past(const vkmha_problem *problem, uint64_t b, uint64_t j, float value)
+{
+    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
+    const uint64_t past_len = problem->plan.past_len;
+    /* The shape's own tensors, which are const only to those that read them. */
+    float *past_key = (float *)problem->inputs.past_key;
+    float *past_value = (float *)problem->inputs.past_value;
+    for (uint64_t h = 0; h < sizes.num_kv_heads; h++) {
+        const uint64_t row = (b * sizes.num_kv_heads + h) * past_len + j;
+        for (uint64_t d = 0; d < problem->layer.head_dim; d++) {
+            past_key[row * problem->layer.head_dim + d] = value;
+        }
+        for (uint64_t d = 0; d < sizes.v_head_dim; d++) {
+            past_value[row * sizes.v_head_dim + d] = value;
+        }
+    }
+}
+
+static void poison(vkmha_filler *fill, const input_set *set)
 {
     const vkmha_problem *problem = &fill->shape->problem;
     const vkmha_plan_params *plan = &problem->plan;
-    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
+    const vkmha_span key = vkmha_problem_contiguous(problem, VKMHA_ROLE_KEY);
+    const vkmha_span value = vkmha_problem_contiguous(problem, VKMHA_ROLE_VALUE);
+    const bool is_query = set->key == set->query;
     /*
-     * Junk that is projected, or a query itself, must not overflow fp32, where the reference's
-     * double does not, nor leave exact integers.
+     * Junk that is projected, turned, or a query itself, must not overflow fp32, where the
+     * reference's double does not, nor leave exact integers.
      */
-    const float junk = problem->layer.attention_only && !plan->key_is_query ? 3.0e38f : 1.0e3f;
+    const bool is_plain =
+        problem->layer.attention_only && !is_query && problem->layer.rope.style == VKMHA_ROPE_NONE;
+    const float junk = is_plain ? 3.0e38f : 1.0e3f;
     /* A query that is Inf makes scores that fp32 and double turn into different things. */
     const float values[] = {NAN, junk, NAN, INFINITY, -INFINITY};
-    const uint64_t num_values = plan->key_is_query ? 2 : sizeof(values) / sizeof(values[0]);
+    const uint64_t num_values = is_query ? 2 : sizeof(values) / sizeof(values[0]);
     for (uint64_t b = 0; b < plan->batch_size; b++) {
-        for (uint64_t j = 0; j < plan->key_len; j++) {
-            if (!is_never_seen(problem, b, j)) {
+        const vkmha_problem_item item = vkmha_problem_sequence(problem, b);
+        for (uint64_t j = 0; j < plan->past_len + item.new_keys; j++) {
+            if (is_ever_seen(problem, &item, b, j)) {
                 continue;
             }
-            const float bad =
-                values[vkmha_random_below(fill->random, num_values)];
-            set_position(
-                key, locate(problem, b, j, plan->key_len, sizes.num_kv_heads, sizes.key_dim), bad);
-            if (value) {
-                set_position(
-                    value,
-                    locate(problem, b, j, plan->key_len, sizes.num_kv_heads, sizes.value_dim), bad);
-            }
+            const float bad = values[vkmha_random_below(&fill->random, num_values)];
             vkmha_shape_mark(fill->shape, VKMHA_FEATURE_POISON);
+            if (j < plan->past_len) {
+                set_past(problem, b, j, bad);
+                continue;
+            }
+            const uint64_t row = j - plan->past_len + (plan->is_packed ? item.first_key_row : 0);
+            const uint64_t batch = plan->is_packed ? 0 : b;
+            set_row(&key, set->key, batch, row, bad);
+            if (set->value) {
+                set_row(&value, set->value, batch, row, bad);
+            }
         }
     }
 }
 
 /* attention_only: values whose averages tell which keys were seen. */
-static void set_probe_values(filler *fill, float *value)
+static void set_probe_values(vkmha_filler *fill, float *values)
 {
-    const vkmha_problem *problem = &fill->shape->problem;
-    const vkmha_plan_params *plan = &problem->plan;
-    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
+    const vkmha_span span = vkmha_problem_contiguous(&fill->shape->problem, VKMHA_ROLE_VALUE);
     const bool is_one_hot = vkmha_shape_has(fill->shape, VKMHA_FEATURE_ONE_HOT);
     const bool is_index = vkmha_shape_has(fill->shape, VKMHA_FEATURE_INDEX_VALUES);
     const bool is_constant = vkmha_shape_has(fill->shape, VKMHA_FEATURE_CONSTANT_VALUES);
     if (!is_one_hot && !is_index && !is_constant) {
         return;
     }
-    for (uint64_t b = 0; b < plan->batch_size; b++) {
-        for (uint64_t j = 0; j < plan->key_len; j++) {
-            const rows_of_position rows =
-                locate(problem, b, j, plan->key_len, sizes.num_kv_heads, sizes.value_dim);
-            set_position(value, rows, is_one_hot ? 0.0f : is_index ? (float)j : 100.0f);
-            for (uint64_t r = 0; is_one_hot && r < rows.count; r++) {
-                value[rows.first + r * rows.stride + j % sizes.v_head_dim] = 1.0f;
+    for (uint64_t b = 0; b < span.batch; b++) {
+        for (uint64_t j = 0; j < span.rows; j++) {
+            set_row(&span, values, b, j, is_one_hot ? 0.0f : is_index ? (float)j : 100.0f);
+            for (uint64_t h = 0; is_one_hot && h < span.heads; h++) {
+                values[b * span.strides.batch + j * span.strides.row + h * span.strides.head +
+                       j % span.features] = 1.0f;
             }
         }
     }
 }
 
-static void draw_inputs(filler *fill)
+static bool has_repeated_batch(const vkmha_problem *problem)
+{
+    return vkmha_problem_span(problem, VKMHA_ROLE_QUERY).strides.batch == 0 ||
+           vkmha_problem_span(problem, VKMHA_ROLE_KEY).strides.batch == 0 ||
+           vkmha_problem_span(problem, VKMHA_ROLE_VALUE).strides.batch == 0;
+}
+
+static void spoil_inputs(vkmha_shape *shape, const input_set *set)
+{
+    const vkmha_problem *problem = &shape->problem;
+    vkmha_filler poisoner = vkmha_filler_start(shape, VKMHA_OPTION_POISON);
+    const uint32_t percent = set->key == set->query ? 10 : 60;
+    /* A repeated tensor's rows are seen by other sequences too. */
+    if (vkmha_random_chance(&poisoner.random, percent) &&
+        (problem->plan.is_packed || !has_repeated_batch(problem)) &&
+        vkmha_filler_takes(&poisoner, VKMHA_OPTION_POISON)) {
+        poison(&poisoner, set);
+    }
+    vkmha_filler spoiler = vkmha_filler_start(shape, VKMHA_OPTION_NAN_QUERY);
+    const vkmha_span query = vkmha_problem_contiguous(problem, VKMHA_ROLE_QUERY);
+    const uint64_t rows = query.batch * query.rows;
+    if (vkmha_random_chance(&spoiler.random, 2) && rows > 0 &&
+        vkmha_filler_takes(&spoiler, VKMHA_OPTION_NAN_QUERY)) {
+        const uint64_t row = vkmha_random_below(&spoiler.random, rows);
+        set_row(&query, set->query, row / query.rows, row % query.rows, NAN);
+        vkmha_shape_mark(shape, VKMHA_FEATURE_NAN_QUERY);
+    }
+}
+
+/* The memories of query, key and value; between their elements there is NaN. */
+static void lay_out(vkmha_filler *fill, const input_set *set)
 {
     vkmha_problem *problem = &fill->shape->problem;
     const vkmha_plan_params *plan = &problem->plan;
+    const float *values[] = {set->query, set->key == set->query ? NULL : set->key, set->value};
+    const vkmha_role home_of_key = plan->key_is_query ? VKMHA_ROLE_QUERY : VKMHA_ROLE_KEY;
+    const vkmha_role homes[] = {VKMHA_ROLE_QUERY, home_of_key,
+                                plan->value_is_key ? home_of_key : VKMHA_ROLE_VALUE};
+    uint64_t extents[3] = {0};
+    for (uint32_t role = 0; role < 3; role++) {
+        const vkmha_span span = vkmha_problem_span(problem, (vkmha_role)role);
+        const uint64_t extent = vkmha_span_extent(&span);
+        extents[homes[role]] = extent > extents[homes[role]] ? extent : extents[homes[role]];
+    }
+    float *memories[3] = {NULL};
+    for (uint32_t role = 0; role < 3; role++) {
+        if ((uint32_t)homes[role] == role) {
+            memories[role] = vkmha_filler_allocate(fill, extents[role], sizeof(float));
+            for (uint64_t i = 0; memories[role] && i < extents[role]; i++) {
+                memories[role][i] = NAN;
+            }
+        }
+    }
+    for (uint32_t role = 0; fill->has_memory && role < 3; role++) {
+        if (values[role]) {
+            const vkmha_span from = vkmha_problem_contiguous(problem, (vkmha_role)role);
+            const vkmha_span to = vkmha_problem_span(problem, (vkmha_role)role);
+            vkmha_span_copy(&from, values[role], &to, memories[homes[role]]);
+        }
+    }
+    problem->inputs.query = memories[VKMHA_ROLE_QUERY];
+    problem->inputs.key = memories[VKMHA_ROLE_KEY];
+    problem->inputs.value = memories[VKMHA_ROLE_VALUE];
+}
+
+static void draw_inputs(vkmha_filler *fill)
+{
+    const vkmha_problem *problem = &fill->shape->problem;
+    const vkmha_plan_params *plan = &problem->plan;
     const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
-    float *query = draw_tensor(fill, sizes.query_rows * sizes.query_dim);
-    float *key = plan->key_is_query ? query : draw_tensor(fill, sizes.key_rows * sizes.key_dim);
-    float *value = plan->value_is_key ? NULL : draw_tensor(fill, sizes.key_rows * sizes.value_dim);
+    /* Tensors side by side in one memory are tensors of their own. */
+    const bool has_key = !plan->key_is_query || plan->key_strides.is_given;
+    const bool has_value = !plan->value_is_key || plan->value_strides.is_given;
+    input_set set = {
+        .query = vkmha_filler_tensor(fill, sizes.query_rows * sizes.query_dim),
+    };
+    set.key = has_key ? vkmha_filler_tensor(fill, sizes.key_rows * sizes.key_dim) : set.query;
+    set.value = has_value ? vkmha_filler_tensor(fill, sizes.key_rows * sizes.value_dim) : NULL;
     if (!fill->has_memory) {
         return;
     }
-    if (value) {
-        set_probe_values(fill, value);
+    if (set.value) {
+        set_probe_values(fill, set.value);
     }
-    if (vkmha_random_chance(fill->random, plan->key_is_query ? 10 : 60)) {
-        poison(fill, key, value);
-    }
-    if (vkmha_random_chance(fill->random, 2) && sizes.query_rows > 0) {
-        const uint64_t row = vkmha_random_below(fill->random, sizes.query_rows);
-        set_position(query,
-                     locate(problem, row / plan->query_len, row % plan->query_len, plan->query_len,
-                            problem->layer.num_heads, sizes.query_dim),
-                     NAN);
-        vkmha_shape_mark(fill->shape, VKMHA_FEATURE_NAN_QUERY);
-    }
-    problem->inputs.query = query;
-    problem->inputs.key = plan->key_is_query ? NULL : key;
-    problem->inputs.value = value;
+    spoil_inputs(fill->shape, &set);
+    lay_out(fill, &set);
 }
 
-bool vkmha_shape_fill(vkmha_random *random, vkmha_shape *shape)
+bool vkmha_shape_fill(vkmha_shape *shape)
 {
-    filler fill = {random, shape, true};
+    vkmha_filler weights = vkmha_filler_start(shape, VKMHA_STREAM_WEIGHTS);
+    vkmha_filler biases = vkmha_filler_start(shape, VKMHA_OPTION_BIASES);
+    vkmha_filler inputs = vkmha_filler_start(shape, VKMHA_STREAM_INPUTS);
     if (!shape->problem.layer.attention_only) {
-        draw_weights(&fill);
+        draw_weights(&weights);
+        draw_biases(&biases);
     }
-    if (shape->problem.plan.mask != VKMHA_MASK_NONE) {
-        draw_mask(&fill);
-    }
-    draw_keys_mask(&fill);
-    if (fill.has_memory) {
-        draw_inputs(&fill);
-    }
-    return fill.has_memory;
+    draw_inputs(&inputs);
+    return weights.has_memory && biases.has_memory && inputs.has_memory;
 }

@@ -9,6 +9,8 @@
 
 enum {
     SAME_PERCENT = 25, /* shapes that are run a second way */
+    MIN_FAMILIES = 24,
+    SHAPES_PER_FAMILY = 8,
 };
 
 /* ---- Probes -------------------------------------------------------------------------------- */
@@ -72,7 +74,7 @@ static vkmha_status verify_probes(const vkmha_shape *shape, const vkmha_results 
     vkmha_status status = VKMHA_OK;
     if (vkmha_shape_has(shape, VKMHA_FEATURE_INTEGERS) && has_projections) {
         vkmha_projection projections[VKMHA_NUM_PROJECTIONS];
-        vkmha_projections_of(problem, results, projections);
+        status = vkmha_projections_of(problem, results, pool, projections, error);
         for (uint32_t i = 0; status == VKMHA_OK && i < 3; i++) {
             status = vkmha_verify_projection(&projections[i], 0, true, pool, verdict, error);
         }
@@ -93,7 +95,17 @@ static vkmha_status verify_probes(const vkmha_shape *shape, const vkmha_results 
 typedef struct grid_run {
     const char *project;
     const char *attention;
+    uint64_t seed;
+    uint64_t without;
 } grid_run;
+
+typedef struct grid_outcome {
+    vkmha_status status;
+    bool has_failed;
+    uint64_t options; /* of the shape */
+    char sizes[400];
+    char what[640];
+} grid_outcome;
 
 /* The rows drawn for a shape, or the next ones that can run it. */
 static vkmha_status make_trial(const vkmha_check_options *options, vkmha_random *random,
@@ -118,41 +130,21 @@ static vkmha_status make_trial(const vkmha_check_options *options, vkmha_random 
     return status;
 }
 
-static void report_shape(const vkmha_check_options *options, uint64_t seed,
-                         const vkmha_shape *shape, const grid_run *run, const char *what,
-                         vkmha_report *report)
+/* counts: NULL where the shape's features are not counted. */
+static grid_outcome run_shape(const vkmha_check_options *options, vkmha_report *report,
+                              grid_run *run, uint64_t *counts)
 {
-    char sizes[320];
-    char subject[400];
-    char kernels[128];
-    char arguments[160];
-    char repeat[512];
-    vkmha_shape_describe(shape, sizes, sizeof(sizes));
-    snprintf(subject, sizeof(subject), "shape 0x%016" PRIx64 " (%s)", seed, sizes);
-    snprintf(kernels, sizeof(kernels), "%s%s%s", run->project ? run->project : "",
-             run->project && run->attention ? " + " : "", run->attention ? run->attention : "");
-    vkmha_kernel_arguments(run->project, run->attention, arguments, sizeof(arguments));
-    const char *device = options->device_choice;
-    snprintf(repeat, sizeof(repeat), "vkmha check --grid --shape-seed 0x%016" PRIx64 "%s%s%s%s",
-             seed, device ? " --device '" : "", device ? device : "", device ? "'" : "", arguments);
-    vkmha_report_failure(report, subject, kernels, what, repeat);
-}
-
-static void run_shape(const vkmha_check_options *options, uint64_t seed, vkmha_report *report,
-                      uint64_t *counts)
-{
+    grid_outcome outcome = {0};
     vkmha_shape shape;
     vkmha_error error = {0};
     vkmha_pool pool = {0};
     vkmha_trial trial = {0};
     vkmha_results results = {0};
     vkmha_verdict verdict = {0};
-    grid_run run = {0};
-    vkmha_random random = {~seed};
-    char what[640];
-    vkmha_status status = vkmha_shape_create(seed, &shape, &error);
+    vkmha_random random = {~run->seed};
+    vkmha_status status = vkmha_shape_create(run->seed, run->without, &shape, &error);
     if (status == VKMHA_OK) {
-        status = make_trial(options, &random, &shape.problem, report, &run, &trial, &error);
+        status = make_trial(options, &random, &shape.problem, report, run, &trial, &error);
     }
     if (status == VKMHA_OK) {
         status = vkmha_trial_run(&trial, &shape.problem, true, &pool, &results, &error);
@@ -164,26 +156,91 @@ static void run_shape(const vkmha_check_options *options, uint64_t seed, vkmha_r
         status = verify_probes(&shape, &results, &pool, &verdict, &error);
     }
     if (status == VKMHA_OK && vkmha_random_chance(&random, SAME_PERCENT)) {
-        status = vkmha_verify_same(options->device, &random, &shape, run.project, run.attention,
+        status = vkmha_verify_same(options->device, &random, &shape, run->project, run->attention,
                                    &results, &pool, &verdict, &error);
     }
-    if (status == VKMHA_OK && !verdict.has_failed) {
-        report->passed++;
-    } else {
-        report->failed++;
-        report->is_lost = status == VKMHA_ERROR_DEVICE_LOST;
-        snprintf(what, sizeof(what), "%s", error.message);
-        if (status == VKMHA_OK) {
-            vkmha_verdict_describe(&verdict, what, sizeof(what));
-        }
-        report_shape(options, seed, &shape, &run, what, report);
+    outcome.status = status;
+    outcome.has_failed = status != VKMHA_OK || verdict.has_failed;
+    outcome.options = shape.options;
+    vkmha_shape_describe(&shape, outcome.sizes, sizeof(outcome.sizes));
+    snprintf(outcome.what, sizeof(outcome.what), "%s", error.message);
+    if (status == VKMHA_OK && verdict.has_failed) {
+        vkmha_verdict_describe(&verdict, outcome.what, sizeof(outcome.what));
     }
-    for (uint32_t i = 0; i < VKMHA_NUM_FEATURES; i++) {
+    for (uint32_t i = 0; counts && i < VKMHA_NUM_FEATURES; i++) {
         counts[i] += vkmha_shape_has(&shape, (vkmha_feature)i);
     }
     vkmha_trial_finish(&trial);
     vkmha_pool_finish(&pool);
     vkmha_shape_finish(&shape);
+    return outcome;
+}
+
+/* Leaves out each option without which the shape fails still. */
+static grid_outcome shrink_failure(const vkmha_check_options *options, vkmha_report *report,
+                                   grid_run *run, grid_outcome failed)
+{
+    for (uint32_t i = 0; i < VKMHA_NUM_OPTIONS; i++) {
+        const uint64_t bit = UINT64_C(1) << i;
+        if ((failed.options & bit) == 0) {
+            continue;
+        }
+        grid_run smaller = *run;
+        smaller.without |= bit;
+        const grid_outcome outcome = run_shape(options, report, &smaller, NULL);
+        if (outcome.status == VKMHA_ERROR_DEVICE_LOST) {
+            report->is_lost = true;
+            break;
+        }
+        if (outcome.has_failed) {
+            *run = smaller;
+            failed = outcome;
+        }
+    }
+    return failed;
+}
+
+static void report_shape(const vkmha_check_options *options, const grid_run *run,
+                         const grid_outcome *outcome, vkmha_report *report)
+{
+    char subject[480];
+    char kernels[128];
+    char arguments[160];
+    char without[VKMHA_NUM_OPTIONS * 32] = "";
+    char repeat[VKMHA_NUM_OPTIONS * 32 + 512];
+    size_t length = 0;
+    snprintf(subject, sizeof(subject), "shape 0x%016" PRIx64 " (%s)", run->seed, outcome->sizes);
+    snprintf(kernels, sizeof(kernels), "%s%s%s", run->project ? run->project : "",
+             run->project && run->attention ? " + " : "", run->attention ? run->attention : "");
+    vkmha_kernel_arguments(run->project, run->attention, arguments, sizeof(arguments));
+    for (uint32_t i = 0; i < VKMHA_NUM_OPTIONS && length < sizeof(without); i++) {
+        if ((run->without >> i & 1u) != 0) {
+            length += (size_t)snprintf(without + length, sizeof(without) - length, " --without %s",
+                                       vkmha_option_text((vkmha_option)i));
+        }
+    }
+    const char *device = options->device_choice;
+    snprintf(repeat, sizeof(repeat), "vkmha check --grid --shape-seed 0x%016" PRIx64 "%s%s%s%s%s",
+             run->seed, without, device ? " --device '" : "", device ? device : "",
+             device ? "'" : "", arguments);
+    vkmha_report_failure(report, subject, kernels, outcome->what, repeat);
+}
+
+static void check_shape(const vkmha_check_options *options, uint64_t seed, vkmha_report *report,
+                        uint64_t *counts)
+{
+    grid_run run = {.seed = seed, .without = options->without};
+    grid_outcome outcome = run_shape(options, report, &run, counts);
+    if (!outcome.has_failed) {
+        report->passed++;
+        return;
+    }
+    report->failed++;
+    report->is_lost = outcome.status == VKMHA_ERROR_DEVICE_LOST;
+    if (!report->is_lost && !options->stops_at_failure) {
+        outcome = shrink_failure(options, report, &run, outcome);
+    }
+    report_shape(options, &run, &outcome, report);
 }
 
 /* ---- The grid ------------------------------------------------------------------------------ */
@@ -207,11 +264,21 @@ static void tell_counts(const uint64_t *counts, uint64_t num_shapes, uint64_t se
     }
 }
 
+/* Families come back, so that a pipeline serves several shapes, and new ones come all along. */
+static uint64_t draw_seed(vkmha_random *seeds, uint64_t grid_seed, uint64_t done)
+{
+    const uint64_t number = vkmha_random_below(seeds, MIN_FAMILIES + done / SHAPES_PER_FAMILY);
+    vkmha_random family = {grid_seed + number};
+    const uint64_t upper = vkmha_random_next(&family) >> VKMHA_FAMILY_SHIFT << VKMHA_FAMILY_SHIFT;
+    const uint64_t lower = UINT64_MAX >> (64 - VKMHA_FAMILY_SHIFT);
+    return upper | (vkmha_random_next(seeds) & lower);
+}
+
 void vkmha_check_grid(const vkmha_check_options *options, vkmha_report *report, cJSON *document)
 {
     uint64_t counts[VKMHA_NUM_FEATURES] = {0};
     if (options->has_shape_seed) {
-        run_shape(options, options->shape_seed, report, counts);
+        check_shape(options, options->shape_seed, report, counts);
         return;
     }
     if (!options->is_json) {
@@ -223,9 +290,10 @@ void vkmha_check_grid(const vkmha_check_options *options, vkmha_report *report, 
     vkmha_progress_start(&progress);
     const double started = vkmha_seconds();
     uint64_t done = 0;
-    while (!report->is_lost && (!options->has_count || done < options->count) &&
+    while (!report->is_lost && !(options->stops_at_failure && report->failed > 0) &&
+           (!options->has_count || done < options->count) &&
            (options->seconds == 0 || vkmha_seconds() - started < (double)options->seconds)) {
-        run_shape(options, vkmha_random_next(&seeds), report, counts);
+        check_shape(options, draw_seed(&seeds, options->seed, done), report, counts);
         done++;
         vkmha_progress_show(&progress, "shape", done, options->has_count ? options->count : 0);
     }

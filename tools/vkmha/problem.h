@@ -17,18 +17,22 @@ typedef struct vkmha_problem {
 typedef struct vkmha_problem_sizes {
     uint64_t num_kv_heads;
     uint64_t v_head_dim;
-    uint64_t
-        key_dim; /* features of one position of each input; heads * head dim where attention_only */
-    uint64_t value_dim;
+    /* Features of one position; heads * head dim where attention_only. */
     uint64_t query_dim;
+    uint64_t key_dim;
+    uint64_t value_dim;
     uint64_t output_dim;
-    uint64_t query_rows; /* batch_size * query_len */
-    uint64_t key_rows;   /* batch_size * key_len */
-    uint64_t output;     /* elements, as the next four */
+    uint64_t query_rows; /* of all sequences */
+    uint64_t key_rows;   /* new keys */
+    uint64_t all_keys;   /* of one sequence: of the past, then the new ones */
+    uint64_t output;     /* elements without gaps, as the following */
     uint64_t heads_query;
     uint64_t heads_key;
     uint64_t heads_value;
     uint64_t attention;
+    uint64_t present_key; /* 0 without has_present, as the next */
+    uint64_t present_value;
+    uint64_t head_gates;
 } vkmha_problem_sizes;
 
 vkmha_problem_sizes vkmha_problem_measure(const vkmha_problem *problem);
@@ -37,20 +41,52 @@ vkmha_problem_sizes vkmha_problem_measure(const vkmha_problem *problem);
 const float *vkmha_problem_key(const vkmha_problem *problem);
 const float *vkmha_problem_value(const vkmha_problem *problem);
 
-/* Options that this version cannot run; the names under which cases are skipped. */
+/* What a sequence is given. */
+typedef struct vkmha_problem_item {
+    uint64_t first_query_row; /* among all query rows: b * query_len, or where packed it begins */
+    uint64_t query_length;
+    uint64_t first_key_row; /* among all new keys' rows */
+    uint64_t new_keys;
+    int64_t first_key;
+    int64_t key_length; /* of all keys */
+    int64_t position_offset;
+} vkmha_problem_item;
+
+vkmha_problem_item vkmha_problem_sequence(const vkmha_problem *problem, uint64_t b);
+
+/* The tensors of a problem that may be strided. */
+typedef enum vkmha_role {
+    VKMHA_ROLE_QUERY = 0,
+    VKMHA_ROLE_KEY,
+    VKMHA_ROLE_VALUE,
+    VKMHA_ROLE_OUTPUT,
+} vkmha_role;
+
+/* Where a tensor's elements lie; packed: batch 1; with projections: one head. */
+typedef struct vkmha_span {
+    uint64_t batch;
+    uint64_t rows;
+    uint64_t heads;
+    uint64_t features;
+    vkmha_strides strides;
+} vkmha_span;
+
+/* As the problem's strides say. */
+vkmha_span vkmha_problem_span(const vkmha_problem *problem, vkmha_role role);
+
+/* The same tensor without gaps, in the problem's layout. */
+vkmha_span vkmha_problem_contiguous(const vkmha_problem *problem, vkmha_role role);
+
+/* Elements from the start of the memory to the last of the tensor. */
+uint64_t vkmha_span_extent(const vkmha_span *span);
+
+/* Copies a tensor to where `to`, which has the same dimensions, says. */
+void vkmha_span_copy(const vkmha_span *from, const float *values, const vkmha_span *to,
+                     float *copied);
+
+/* Outputs that no kernel makes; the names under which they are not compared. */
 typedef enum vkmha_skip {
-    VKMHA_SKIP_WINDOW = 0,
-    VKMHA_SKIP_CAUSAL_OFFSET,
-    VKMHA_SKIP_PER_ITEM_POSITIONS,
-    VKMHA_SKIP_ROPE,
-    VKMHA_SKIP_ALIBI,
-    VKMHA_SKIP_SOFTCAP,
-    VKMHA_SKIP_BIAS_KV,
-    VKMHA_SKIP_ZERO_ATTN,
-    VKMHA_SKIP_HEAD_MASK,
-    VKMHA_SKIP_PAST,
-    VKMHA_SKIP_PRESENT,
-    VKMHA_SKIP_WEIGHTS,
+    VKMHA_SKIP_WEIGHTS = 0,
     VKMHA_SKIP_WEIGHTS_AVG,
     VKMHA_SKIP_SCORES,
     VKMHA_NUM_SKIPS,
@@ -63,11 +99,13 @@ typedef struct vkmha_case {
     const char *name;
     const char *sentences; /* separated by " | "; NULL: none */
     vkmha_problem problem;
-    uint32_t
-        option_skips; /* bits of vkmha_skip: options; where not 0, `problem` is not filled in */
-    uint32_t output_skips; /* bits of vkmha_skip: outputs */
+    uint32_t skips;        /* bits of vkmha_skip */
     const float *expected; /* the output; NULL: not listed */
     double tolerance;
+    const float *expected_present_key; /* NULL: not listed; so is the next */
+    double present_key_tolerance;
+    const float *expected_present_value;
+    double present_value_tolerance;
     const float *expected_weights; /* for the reference, which has them; NULL: not listed */
     double weights_tolerance;
     vkmha_pool pool;

@@ -16,7 +16,9 @@ typedef struct vkmha_check_options {
     uint64_t count;   /* shapes */
     uint64_t seconds; /* 0: no limit */
     uint64_t seed;
+    bool stops_at_failure; /* at the first failed shape, which is not made smaller */
     uint64_t shape_seed; /* run just this shape */
+    uint64_t without;    /* bits of vkmha_option that no shape gets */
 } vkmha_check_options;
 
 typedef struct vkmha_row_count {

@@ -1,169 +1,147 @@
-/* vkmha run: weights + input -> output. */
+/* vkmha run: weights + input -> output, or heads -> attention. */
+#include "run.h"
 #include "verify.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 static const char usage[] =
-    "usage: vkmha run --weights F --input X -o Y [--prefix P] [--key K [--value V]]\n"
+    "usage: vkmha run [--weights F [--prefix P]] --input X -o Y [--key K] [--value V]\n"
+    "                 [--layer J] [--set NAME=VALUE...] [--tensors T]\n"
     "                 [--num-heads N] [--num-kv-heads N] [--head-dim N]\n"
-    "                 [--causal top_left|bottom_right] [--device D] [--json]\n"
+    "                 [--causal C] [--device D] [--json]\n"
     "\n"
-    "Runs one attention layer of a checkpoint. Inputs are .npy or .safetensors, [seq, features] "
-    "or\n"
-    "[batch, seq, features]; the output is shaped alike and appears whole or not at all.\n"
+    "Runs one attention layer of a checkpoint on inputs [seq, features] or [batch, seq, features]; "
+    "without\n"
+    "--weights, attention alone, on heads [batch, seq, heads, dim] or, with the layout bhsd,\n"
+    "[batch, heads, seq, dim]. Files are .npy or .safetensors. The output is shaped as the query "
+    "and\n"
+    "appears whole or not at all.\n"
     "\n"
     "  --weights F       safetensors, or the index.json of a sharded checkpoint\n"
     "  --prefix P        of the layer's tensors; without it, the only layer in the file\n"
-    "  --input X         the query; the key and value too where no --key is given\n"
-    "  --key K           the key; the value too where no --value is given\n"
-    "  -o Y              a .safetensors file (tensor \"output\"), else .npy\n"
-    "  --num-heads N, --num-kv-heads N, --head-dim N\n"
-    "                    where the file does not tell them\n"
+    "  --input X         the query: the only tensor, or the one called query. With several, those "
+    "called\n"
+    "                    key and value, and the options' tensors, are taken from it too\n"
+    "  --key K           the key; without it the input's, or the query itself\n"
+    "  --value V         the value; without it the input's, or the key itself\n"
+    "  -o Y              a .safetensors file (tensor \"output\"), else .npy; with the setting "
+    "present,\n"
+    "                    a .safetensors file with present_key and present_value too\n"
+    "  --layer J         a JSON object of settings; \"rope\": {\"dim\": 64} says rope.dim\n"
+    "  --set NAME=VALUE  one setting, in place of the file's; a list is numbers between commas\n"
+    "  --tensors T       a safetensors file of options' tensors\n"
+    "  --num-heads N, --num-kv-heads N, --head-dim N, --causal C\n"
+    "                    as --set num_heads=N and so on: heads where the file does not tell them\n"
     "  --device D        an index or a part of a name, as vkmha info lists them\n"
     "  --json            what was run, as JSON\n"
     "\n"
-    "In a safetensors input, the tensor is the only one, or the one called query, key or value.\n"
-    "\n"
-    "example: vkmha run --weights model.safetensors --prefix encoder.layer.0.attention \\\n"
-    "                   --num-heads 12 --input hidden.npy -o attended.npy\n";
+    "examples: vkmha run --weights model.safetensors --prefix encoder.layer.0.attention \\\n"
+    "                    --num-heads 12 --input hidden.npy -o attended.npy\n"
+    "          vkmha run --input heads.safetensors --set causal=bottom_right \\\n"
+    "                    --set window_left=128 --set softcap=50 -o attended.safetensors\n";
 
 typedef struct run_options {
     const char *weights;
+    const char *prefix;
     const char *input;
     const char *key;
     const char *value;
+    const char *tensors;
     const char *output;
     const char *device_choice;
-    vkmha_checkpoint_params checkpoint;
-    vkmha_causal causal;
+    vkmha_settings settings;
     bool is_json;
 } run_options;
 
-typedef struct sequence {
-    const float *values;
-    uint32_t num_dims;
-    uint64_t batch_size;
-    uint64_t length;
-    uint64_t features;
-} sequence;
-
-static vkmha_status find_input(const vkmha_file *file, const char *path, const char *role,
-                               const vkmha_tensor **tensor, vkmha_error *error)
+static void print_help(void)
 {
-    *tensor = vkmha_file_num_tensors(file) == 1 ? vkmha_file_tensor(file, 0)
-                                                : vkmha_file_find(file, role);
-    if (!*tensor) {
-        return vkmha_tool_fail(error, VKMHA_ERROR_FILE,
-                               "%s: %" PRIu64 " tensors, and none of them is called %s", path,
-                               vkmha_file_num_tensors(file), role);
-    }
-    if ((*tensor)->num_dims != 2 && (*tensor)->num_dims != 3) {
-        return vkmha_tool_fail(error, VKMHA_ERROR_FILE,
-                               "%s: the tensor has %u dimensions; [seq, features] or "
-                               "[batch, seq, features] is needed",
-                               path, (*tensor)->num_dims);
+    fputs(usage, stdout);
+    printf("\nsettings, named as in vkmha.h (inf and nan are none; sinks may be -inf):\n");
+    vkmha_settings_print();
+    printf("\noptions' tensors, shaped as in vkmha.h (mask: U8 or BOOL attends, F32 and F16 are "
+           "added,\n"
+           "I32 holds bits; its leading axes may be missing). With cu_query_lens and cu_key_lens, "
+           "packed:\n");
+    vkmha_run_print_tensors();
+}
+
+/* ---- The problem --------------------------------------------------------------------------- */
+
+static vkmha_status open_files(const run_options *options, vkmha_run_state *run)
+{
+    const struct {
+        const char *path;
+        vkmha_run_file *file;
+    } files[] = {
+        {options->input, &run->input},
+        {options->key, &run->key},
+        {options->value, &run->value},
+        {options->tensors, &run->tensors},
+    };
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        if (!files[i].path) {
+            continue;
+        }
+        files[i].file->path = files[i].path;
+        const vkmha_status status =
+            vkmha_file_open(files[i].path, NULL, &files[i].file->file, run->error);
+        if (status != VKMHA_OK) {
+            return status;
+        }
     }
     return VKMHA_OK;
 }
 
-static vkmha_status load_sequence(const char *path, const char *role, vkmha_pool *pool,
-                                  sequence *loaded, vkmha_error *error)
+static bool is_safetensors(const char *path)
 {
-    vkmha_file *file = NULL;
-    const vkmha_tensor *tensor = NULL;
-    vkmha_status status = vkmha_file_open(path, NULL, &file, error);
-    if (status == VKMHA_OK) {
-        status = find_input(file, path, role, &tensor, error);
-    }
-    if (status == VKMHA_OK) {
-        float *values = vkmha_pool_allocate(pool, tensor->count, sizeof(float));
-        status = values
-                     ? vkmha_tensor_to_f32(tensor, values, error)
-                     : vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "%s: out of memory", path);
-        const uint64_t *dims = tensor->dims + (tensor->num_dims - 2);
-        *loaded = (sequence){
-            .values = values,
-            .num_dims = tensor->num_dims,
-            .batch_size = tensor->num_dims == 3 ? tensor->dims[0] : 1,
-            .length = dims[0],
-            .features = dims[1],
-        };
-    }
-    vkmha_file_close(file);
-    return status;
-}
-
-static vkmha_status require_equal(const char *path, const char *what, uint64_t got, uint64_t needed,
-                                  const char *rule, vkmha_error *error)
-{
-    if (got == needed) {
-        return VKMHA_OK;
-    }
-    return vkmha_tool_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                           "%s: %s %" PRIu64 " differs from %s %" PRIu64, path, what, got, rule,
-                           needed);
+    static const char suffix[] = ".safetensors";
+    const size_t length = strlen(path);
+    const size_t suffix_length = sizeof(suffix) - 1;
+    return length > suffix_length && strcmp(path + length - suffix_length, suffix) == 0;
 }
 
 static vkmha_status load_problem(const run_options *options, const vkmha_file *weights,
-                                 vkmha_pool *pool, vkmha_problem *problem, uint32_t *num_dims,
-                                 vkmha_error *error)
+                                 vkmha_run_state *run)
 {
-    *problem = (vkmha_problem){0};
-    sequence query = {0};
-    vkmha_status status =
-        vkmha_checkpoint_layer(weights, &options->checkpoint, &problem->layer, error);
+    const vkmha_problem *given = &options->settings.values;
+    vkmha_problem *problem = &run->problem;
+    vkmha_status status = VKMHA_OK;
+    if (weights) {
+        const vkmha_checkpoint_params checkpoint = {
+            .prefix = options->prefix,
+            .num_heads = given->layer.num_heads,
+            .num_kv_heads = given->layer.num_kv_heads,
+            .head_dim = given->layer.head_dim,
+        };
+        status = vkmha_checkpoint_layer(weights, &checkpoint, &problem->layer, run->error);
+    } else {
+        problem->layer.attention_only = true;
+    }
+    /* The inputs' dimensions are read by it. */
+    problem->plan.layout = given->plan.layout;
     if (status == VKMHA_OK) {
-        status = load_sequence(options->input, "query", pool, &query, error);
+        status = vkmha_run_load_inputs(run);
     }
-    sequence key = query;
-    if (status == VKMHA_OK && options->key) {
-        status = load_sequence(options->key, "key", pool, &key, error);
+    const vkmha_problem before = *problem;
+    if (status == VKMHA_OK) {
+        status = vkmha_settings_apply(&options->settings, problem, run->error);
     }
-    sequence value = key;
-    if (status == VKMHA_OK && options->value) {
-        status = load_sequence(options->value, "value", pool, &value, error);
+    if (status == VKMHA_OK) {
+        status = vkmha_run_check_heads(run, &before);
     }
-    if (status != VKMHA_OK) {
-        return status;
+    if (status == VKMHA_OK) {
+        status = vkmha_run_load_tensors(run);
     }
-    problem->plan = (vkmha_plan_params){
-        .batch_size = query.batch_size,
-        .query_len = query.length,
-        .key_len = key.length,
-        .key_is_query = !options->key,
-        .value_is_key = !options->value,
-        .causal = options->causal,
-    };
-    problem->inputs = (vkmha_inputs){
-        .query = query.values,
-        .key = options->key ? key.values : NULL,
-        .value = options->value ? value.values : NULL,
-    };
-    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
-    const char *key_path = options->key ? options->key : options->input;
-    const char *value_path = options->value ? options->value : key_path;
-    const struct {
-        const char *path;
-        const char *what;
-        uint64_t got;
-        uint64_t needed;
-        const char *rule;
-    } rules[] = {
-        {options->input, "features", query.features, sizes.query_dim, "the layer's embed_dim"},
-        {key_path, "features", key.features, sizes.key_dim, "the layer's key_dim"},
-        {value_path, "features", value.features, sizes.value_dim, "the layer's value_dim"},
-        {key_path, "batch", key.batch_size, query.batch_size, "the query's"},
-        {value_path, "batch", value.batch_size, query.batch_size, "the query's"},
-        {value_path, "length", value.length, key.length, "the key's"},
-    };
-    for (size_t i = 0; status == VKMHA_OK && i < sizeof(rules) / sizeof(rules[0]); i++) {
-        status = require_equal(rules[i].path, rules[i].what, rules[i].got, rules[i].needed,
-                               rules[i].rule, error);
+    if (status == VKMHA_OK && problem->plan.has_present && !is_safetensors(options->output)) {
+        status = vkmha_tool_fail(run->error, VKMHA_ERROR_INVALID_ARGUMENT,
+                                 "-o %s: the setting present needs a .safetensors file",
+                                 options->output);
     }
-    *num_dims = query.num_dims;
     return status;
 }
+
+/* ---- The result ---------------------------------------------------------------------------- */
 
 static int tell(const run_options *options, const vkmha_device *device, const vkmha_trial *trial,
                 const vkmha_results *results)
@@ -204,157 +182,222 @@ static int tell(const run_options *options, const vkmha_device *device, const vk
     return VKMHA_EXIT_RIGHT;
 }
 
+static vkmha_status write_results(const run_options *options, vkmha_run_state *run,
+                                  const vkmha_results *results)
+{
+    const vkmha_problem *problem = &run->problem;
+    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
+    /* The query's dimensions, but for the features. */
+    run->output_dims[run->num_output_dims - 1] =
+        problem->layer.attention_only ? sizes.v_head_dim : sizes.output_dim;
+    if (!problem->plan.has_present) {
+        return vkmha_file_write(options->output, results->output, run->output_dims,
+                                run->num_output_dims, run->error);
+    }
+    const uint64_t batch = problem->plan.batch_size;
+    vkmha_named_tensor tensors[] = {
+        {.name = "output", .values = results->output, .num_dims = run->num_output_dims},
+        {.name = "present_key",
+         .values = results->present_key,
+         .dims = {batch, sizes.num_kv_heads, sizes.all_keys, problem->layer.head_dim},
+         .num_dims = 4},
+        {.name = "present_value",
+         .values = results->present_value,
+         .dims = {batch, sizes.num_kv_heads, sizes.all_keys, sizes.v_head_dim},
+         .num_dims = 4},
+    };
+    memcpy(tensors[0].dims, run->output_dims, sizeof(run->output_dims));
+    return vkmha_run_write(options->output, tensors, sizeof(tensors) / sizeof(tensors[0]),
+                           run->error);
+}
+
+static void close_files(vkmha_run_state *run)
+{
+    vkmha_file_close(run->input.file);
+    vkmha_file_close(run->key.file);
+    vkmha_file_close(run->value.file);
+    vkmha_file_close(run->tensors.file);
+}
+
 static int run_layer(const run_options *options)
 {
     vkmha_error error = {0};
     vkmha_file *weights = NULL;
     vkmha_device *device = NULL;
-    vkmha_pool pool = {0};
-    vkmha_problem problem;
+    vkmha_run_state run = {.error = &error};
     vkmha_trial trial = {0};
     vkmha_results results = {0};
-    uint32_t num_dims = 0;
-    vkmha_status status = vkmha_file_open(options->weights, NULL, &weights, &error);
+    vkmha_status status =
+        options->weights ? vkmha_file_open(options->weights, NULL, &weights, &error) : VKMHA_OK;
     if (status == VKMHA_OK) {
-        status = load_problem(options, weights, &pool, &problem, &num_dims, &error);
+        status = open_files(options, &run);
+    }
+    if (status == VKMHA_OK) {
+        status = load_problem(options, weights, &run);
     }
     if (status == VKMHA_OK) {
         status = vkmha_open_device(options->device_choice, &device, &error);
     }
     if (status == VKMHA_OK) {
-        status = vkmha_trial_create(device, &problem, NULL, NULL, &trial, &error);
+        const vkmha_plan_params *plan = &run.problem.plan;
+        status = vkmha_trial_create(device, &run.problem, plan->project_kernel,
+                                    plan->attention_kernel, &trial, &error);
     }
     if (status == VKMHA_OK) {
-        status = vkmha_trial_run(&trial, &problem, false, &pool, &results, &error);
+        status = vkmha_trial_run(&trial, &run.problem, false, &run.pool, &results, &error);
     }
     if (status == VKMHA_OK) {
-        const uint64_t dims[3] = {problem.plan.batch_size, problem.plan.query_len,
-                                  vkmha_problem_measure(&problem).output_dim};
-        status = vkmha_file_write(options->output, results.output, dims + (3 - num_dims), num_dims,
-                                  &error);
+        status = write_results(options, &run, &results);
     }
     const int code =
         status == VKMHA_OK ? tell(options, device, &trial, &results) : vkmha_tool_report(&error);
     vkmha_trial_finish(&trial);
-    vkmha_pool_finish(&pool);
+    vkmha_pool_finish(&run.pool);
     vkmha_device_destroy(device);
+    close_files(&run);
     vkmha_file_close(weights);
     return code;
 }
 
-static bool parse_causal(const char *text, vkmha_causal *causal)
+/* ---- The command --------------------------------------------------------------------------- */
+
+enum {
+    WEIGHTS = 256,
+    PREFIX,
+    INPUT,
+    KEY,
+    VALUE,
+    TENSORS,
+    LAYER,
+    SET,
+    HEADS,
+    KV_HEADS,
+    HEAD_DIM,
+    CAUSAL,
+    DEVICE,
+    JSON,
+};
+
+/* Settings on the command line, whatever their order, take the place of the file's. */
+static vkmha_status take_setting(run_options *options, int option, const char *value,
+                                 vkmha_error *error)
 {
-    if (strcmp(text, "top_left") == 0) {
-        *causal = VKMHA_CAUSAL_TOP_LEFT;
-        return true;
+    static const struct {
+        int option;
+        const char *text;
+        const char *name;
+    } names[] = {
+        {HEADS, "--num-heads", "num_heads"},
+        {KV_HEADS, "--num-kv-heads", "num_kv_heads"},
+        {HEAD_DIM, "--head-dim", "head_dim"},
+        {CAUSAL, "--causal", "causal"},
+    };
+    if (option == SET) {
+        return vkmha_settings_assign(&options->settings, value, error);
     }
-    if (strcmp(text, "bottom_right") == 0) {
-        *causal = VKMHA_CAUSAL_BOTTOM_RIGHT;
-        return true;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (names[i].option == option) {
+            return vkmha_settings_set(&options->settings, names[i].text, names[i].name, value,
+                                      error);
+        }
     }
-    vkmha_tool_misuse("--causal \"%s\" is neither top_left nor bottom_right", text);
-    return false;
+    return VKMHA_OK;
 }
 
-static bool parse_count(const char *option, uint32_t *count)
-{
-    uint64_t number = 0;
-    const bool is_right = vkmha_parse_option(option, optarg, 1, UINT32_MAX, &number);
-    *count = (uint32_t)number;
-    return is_right;
-}
+static const struct option known[] = {
+    {"weights", required_argument, NULL, WEIGHTS},
+    {"prefix", required_argument, NULL, PREFIX},
+    {"input", required_argument, NULL, INPUT},
+    {"key", required_argument, NULL, KEY},
+    {"value", required_argument, NULL, VALUE},
+    {"tensors", required_argument, NULL, TENSORS},
+    {"layer", required_argument, NULL, LAYER},
+    {"set", required_argument, NULL, SET},
+    {"output", required_argument, NULL, 'o'},
+    {"num-heads", required_argument, NULL, HEADS},
+    {"num-kv-heads", required_argument, NULL, KV_HEADS},
+    {"head-dim", required_argument, NULL, HEAD_DIM},
+    {"causal", required_argument, NULL, CAUSAL},
+    {"device", required_argument, NULL, DEVICE},
+    {"json", no_argument, NULL, JSON},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
 
-int vkmha_command_run(int argc, char **argv)
+/* is_first: the layer's file alone is read, since the other settings replace its own. */
+static int read_options(int argc, char **argv, bool is_first, run_options *options)
 {
-    enum {
-        WEIGHTS = 256,
-        PREFIX,
-        INPUT,
-        KEY,
-        VALUE,
-        HEADS,
-        KV_HEADS,
-        HEAD_DIM,
-        CAUSAL,
-        DEVICE,
-        JSON
-    };
-    static const struct option known[] = {
-        {"weights", required_argument, NULL, WEIGHTS},
-        {"prefix", required_argument, NULL, PREFIX},
-        {"input", required_argument, NULL, INPUT},
-        {"key", required_argument, NULL, KEY},
-        {"value", required_argument, NULL, VALUE},
-        {"output", required_argument, NULL, 'o'},
-        {"num-heads", required_argument, NULL, HEADS},
-        {"num-kv-heads", required_argument, NULL, KV_HEADS},
-        {"head-dim", required_argument, NULL, HEAD_DIM},
-        {"causal", required_argument, NULL, CAUSAL},
-        {"device", required_argument, NULL, DEVICE},
-        {"json", no_argument, NULL, JSON},
-        {"help", no_argument, NULL, 'h'},
-        {NULL, 0, NULL, 0},
-    };
-    run_options options = {0};
+    vkmha_error error = {0};
     int option;
+    optind = 1;
     while ((option = vkmha_next_option(argc, argv, ":o:h", known)) != -1) {
-        bool is_right = true;
+        vkmha_status status = VKMHA_OK;
         switch (option) {
         case WEIGHTS:
-            options.weights = optarg;
+            options->weights = optarg;
             break;
         case PREFIX:
-            options.checkpoint.prefix = optarg;
+            options->prefix = optarg;
             break;
         case INPUT:
-            options.input = optarg;
+            options->input = optarg;
             break;
         case KEY:
-            options.key = optarg;
+            options->key = optarg;
             break;
         case VALUE:
-            options.value = optarg;
+            options->value = optarg;
+            break;
+        case TENSORS:
+            options->tensors = optarg;
             break;
         case 'o':
-            options.output = optarg;
-            break;
-        case HEADS:
-            is_right = parse_count("--num-heads", &options.checkpoint.num_heads);
-            break;
-        case KV_HEADS:
-            is_right = parse_count("--num-kv-heads", &options.checkpoint.num_kv_heads);
-            break;
-        case HEAD_DIM:
-            is_right = parse_count("--head-dim", &options.checkpoint.head_dim);
-            break;
-        case CAUSAL:
-            is_right = parse_causal(optarg, &options.causal);
+            options->output = optarg;
             break;
         case DEVICE:
-            options.device_choice = optarg;
+            options->device_choice = optarg;
             break;
         case JSON:
-            options.is_json = true;
+            options->is_json = true;
             break;
         case 'h':
-            fputs(usage, stdout);
-            return VKMHA_EXIT_RIGHT;
+            print_help();
+            return -1;
+        case LAYER:
+            status = is_first ? vkmha_settings_load(&options->settings, optarg, &error) : VKMHA_OK;
+            break;
+        case '?':
+            return VKMHA_EXIT_MISUSE;
         default:
-            is_right = false;
+            status = is_first ? VKMHA_OK : take_setting(options, option, optarg, &error);
             break;
         }
-        if (!is_right) {
-            return VKMHA_EXIT_MISUSE;
+        if (status != VKMHA_OK) {
+            return vkmha_tool_report(&error);
         }
     }
     if (optind < argc) {
         return vkmha_tool_misuse("run takes no argument \"%s\"", argv[optind]);
     }
-    if (!options.weights || !options.input || !options.output) {
-        return vkmha_tool_misuse("run needs --weights, --input and -o; see vkmha run --help");
+    return VKMHA_EXIT_RIGHT;
+}
+
+int vkmha_command_run(int argc, char **argv)
+{
+    run_options options = {0};
+    int code = read_options(argc, argv, true, &options);
+    if (code == VKMHA_EXIT_RIGHT) {
+        code = read_options(argc, argv, false, &options);
     }
-    if (options.value && !options.key) {
-        return vkmha_tool_misuse("--value needs --key");
+    if (code == VKMHA_EXIT_RIGHT) {
+        if (!options.input || !options.output) {
+            code = vkmha_tool_misuse("run needs --input and -o; see vkmha run --help");
+        } else if (options.prefix && !options.weights) {
+            code = vkmha_tool_misuse("--prefix needs --weights");
+        } else {
+            code = run_layer(&options);
+        }
     }
-    return run_layer(&options);
+    vkmha_settings_finish(&options.settings);
+    return code < 0 ? VKMHA_EXIT_RIGHT : code;
 }

@@ -20,85 +20,207 @@ static bool same_bits(const float *a, const float *b, uint64_t count, uint64_t *
     return true;
 }
 
-/* The problem of batch item b: every tensor is a slice. */
-static vkmha_problem batch_item(const vkmha_problem *problem, uint64_t b)
+typedef enum same_way {
+    WAY_REPEATED = 0,
+    WAY_CUT,
+    WAY_ALONE,
+    WAY_LONGER,
+    WAY_UNPACKED,
+    WAY_CACHED,
+    WAY_CONTIGUOUS,
+    NUM_WAYS,
+} same_way;
+
+/* What is known of each way; those that few shapes allow are drawn more often. */
+static const struct {
+    const char *how;
+    vkmha_feature feature;
+    uint32_t share;
+} ways[NUM_WAYS] = {
+    [WAY_REPEATED] = {"run again", VKMHA_FEATURE_SAME_REPEATED, 1},
+    [WAY_CUT] = {"with another work limit", VKMHA_FEATURE_SAME_CUT, 2},
+    [WAY_ALONE] = {"as a batch of its own", VKMHA_FEATURE_SAME_ALONE, 2},
+    [WAY_LONGER] = {"padded with keys that are not there", VKMHA_FEATURE_SAME_PADDED, 2},
+    [WAY_UNPACKED] = {"padded instead of packed", VKMHA_FEATURE_SAME_UNPACKED, 6},
+    [WAY_CACHED] = {"with its past in a cache", VKMHA_FEATURE_SAME_CACHE, 20},
+    [WAY_CONTIGUOUS] = {"without strides", VKMHA_FEATURE_SAME_CONTIGUOUS, 4},
+};
+
+static bool can_run(same_way way, const vkmha_problem *problem)
 {
-    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
     const vkmha_plan_params *plan = &problem->plan;
-    vkmha_problem item = *problem;
-    item.plan.batch_size = 1;
-    item.inputs.query += b * plan->query_len * sizes.query_dim;
-    if (item.inputs.key) {
-        item.inputs.key += b * plan->key_len * sizes.key_dim;
+    const bool has_key_mask =
+        plan->has_attend_keys || (plan->mask != VKMHA_MASK_NONE && plan->mask_dims[3] != 1);
+    switch (way) {
+    case WAY_REPEATED:
+    case WAY_CUT:
+        return true;
+    case WAY_ALONE:
+        return plan->batch_size > 1;
+    case WAY_LONGER:
+        return !plan->is_packed && !plan->has_key_lengths && !plan->has_present && !has_key_mask;
+    case WAY_UNPACKED:
+        return plan->is_packed;
+    case WAY_CACHED:
+        /* A cache takes keys that it turns itself, and values by the layer's projections. */
+        return plan->past_len > 0 && !plan->has_key_lengths && problem->layer.attention_only &&
+               problem->layer.rope.style == VKMHA_ROPE_NONE;
+    case WAY_CONTIGUOUS:
+        return plan->query_strides.is_given || plan->key_strides.is_given ||
+               plan->output_strides.is_given;
+    case NUM_WAYS:
+        break;
     }
-    if (item.inputs.value) {
-        item.inputs.value += b * plan->key_len * sizes.value_dim;
-    }
-    if (plan->mask != VKMHA_MASK_NONE && plan->mask_dims[0] > 1) {
-        const uint64_t size = plan->mask == VKMHA_MASK_ADDITIVE ? sizeof(float) : 1;
-        const uint64_t *dims = plan->mask_dims;
-        item.plan.mask_dims[0] = 1;
-        item.inputs.mask =
-            (const char *)problem->inputs.mask + b * dims[1] * dims[2] * dims[3] * size;
-    }
-    if (plan->has_attend_keys) {
-        item.inputs.attend_keys += b * plan->key_len;
-    }
-    if (plan->has_key_lengths) {
-        item.inputs.key_lengths += b;
-    }
-    return item;
+    return false;
 }
 
-/* `blocks` runs of `length` floats, each followed by `extra` NaN. */
-static const float *pad_blocks(const float *values, uint64_t blocks, uint64_t length,
-                               uint64_t extra, vkmha_pool *pool)
+static same_way draw_way(vkmha_random *random, const vkmha_problem *problem)
 {
-    float *padded = vkmha_pool_allocate(pool, blocks * (length + extra), sizeof(float));
-    for (uint64_t i = 0; padded && i < blocks; i++) {
-        float *block = padded + i * (length + extra);
-        if (length > 0) {
-            memcpy(block, values + i * length, (size_t)length * sizeof(float));
+    uint32_t total = 0;
+    for (same_way way = WAY_REPEATED; way < NUM_WAYS; way++) {
+        total += can_run(way, problem) ? ways[way].share : 0;
+    }
+    uint64_t drawn = vkmha_random_below(random, total);
+    for (same_way way = WAY_CUT; way < NUM_WAYS; way++) {
+        const uint32_t share = can_run(way, problem) ? ways[way].share : 0;
+        if (drawn < share) {
+            return way;
         }
-        for (uint64_t k = 0; k < extra; k++) {
-            block[length + k] = NAN;
+        drawn -= share;
+    }
+    return WAY_REPEATED;
+}
+
+/* A cache that holds the past: a run without queries appends it. */
+static vkmha_status fill_cache(const vkmha_problem *problem, const vkmha_trial *trial,
+                               vkmha_cache *cache, vkmha_error *error)
+{
+    const vkmha_plan_params *plan = &problem->plan;
+    const vkmha_plan_params append = {
+        .batch_size = plan->batch_size,
+        .key_len = plan->past_len,
+        .layout = VKMHA_LAYOUT_BHSD, /* as the past is */
+        .cache_capacity = plan->past_len + plan->key_len,
+    };
+    const vkmha_inputs inputs = {
+        .key = problem->inputs.past_key,
+        .value = problem->inputs.past_value,
+        .cache = cache,
+    };
+    vkmha_plan *appending = NULL;
+    vkmha_status status = vkmha_plan_create(trial->layer, &append, &appending, error);
+    if (status == VKMHA_OK) {
+        float nothing = 0.0f;
+        status = vkmha_run(appending, &inputs, &(vkmha_outputs){.output = &nothing}, error);
+    }
+    vkmha_plan_destroy(appending);
+    for (uint64_t b = 0; status == VKMHA_OK && b < plan->batch_size; b++) {
+        if (vkmha_cache_length(cache, b) != plan->past_len) {
+            status = vkmha_tool_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                                     "cache length %" PRIu64 " of sequence %" PRIu64
+                                     " is not the %" PRIu64 " keys appended",
+                                     vkmha_cache_length(cache, b), b, plan->past_len);
         }
     }
-    return padded;
+    return status;
 }
 
-static bool can_pad(const vkmha_plan_params *plan)
+/* Another run of a shape. */
+typedef struct same_run {
+    same_way way;
+    vkmha_problem problem;
+    uint64_t first; /* sequences of the shape that it has */
+    uint64_t count;
+    const char *project_kernel;
+    const char *attention_kernel;
+} same_run;
+
+static vkmha_status make_other(vkmha_random *random, const vkmha_problem *problem, vkmha_pool *pool,
+                               same_run *run, vkmha_error *error)
 {
-    return !plan->key_is_query && !plan->value_is_key && plan->mask == VKMHA_MASK_NONE &&
-           !plan->has_attend_keys && !plan->has_key_lengths;
+    vkmha_problem contiguous;
+    vkmha_status status = VKMHA_OK;
+    run->problem = *problem;
+    run->count = problem->plan.batch_size;
+    switch (run->way) {
+    case WAY_REPEATED:
+    case NUM_WAYS:
+        break;
+    case WAY_CUT:
+        /* Far apart: one dispatch a stage, or tens. */
+        run->problem.plan.max_work_per_dispatch =
+            problem->plan.max_work_per_dispatch ? 0 : 1 + vkmha_random_below(random, 100000);
+        break;
+    case WAY_ALONE:
+        run->first = vkmha_random_below(random, problem->plan.batch_size);
+        run->count = 1;
+        return vkmha_same_alone(problem, run->first, pool, &run->problem, error);
+    case WAY_LONGER:
+    case WAY_UNPACKED:
+        status = vkmha_same_contiguous(problem, pool, &contiguous, error);
+        if (status == VKMHA_OK) {
+            status = run->way == WAY_UNPACKED
+                         ? vkmha_same_unpacked(&contiguous, pool, &run->problem, error)
+                         : vkmha_same_longer(&contiguous, 1 + vkmha_random_below(random, 70), pool,
+                                             &run->problem, error);
+        }
+        return status;
+    case WAY_CACHED:
+        run->problem.plan.past_len = 0;
+        run->problem.plan.has_present = false;
+        run->problem.plan.cache_capacity = problem->plan.past_len + problem->plan.key_len;
+        run->problem.inputs.past_key = NULL;
+        run->problem.inputs.past_value = NULL;
+        break;
+    case WAY_CONTIGUOUS:
+        return vkmha_same_contiguous(problem, pool, &run->problem, error);
+    }
+    return status;
 }
 
-/* The problem with more keys, which key lengths say are not there. */
-static vkmha_status pad_keys(const vkmha_problem *problem, uint64_t extra, vkmha_pool *pool,
-                             vkmha_problem *padded, vkmha_error *error)
+static vkmha_status run_other(vkmha_device *device, const vkmha_problem *problem, same_run *run,
+                              vkmha_pool *pool, vkmha_results *results, vkmha_error *error)
 {
-    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
-    const uint64_t batch = problem->plan.batch_size;
-    const uint64_t key_len = problem->plan.key_len;
-    const uint64_t heads = problem->plan.layout == VKMHA_LAYOUT_BHSD ? sizes.num_kv_heads : 1;
-    const uint64_t key_row = sizes.key_dim / heads;
-    const uint64_t value_row = sizes.value_dim / heads;
-    int32_t *lengths = vkmha_pool_allocate(pool, batch, sizeof(int32_t));
-    for (uint64_t b = 0; lengths && b < batch; b++) {
-        lengths[b] = (int32_t)key_len;
+    vkmha_trial trial = {0};
+    vkmha_cache *cache = NULL;
+    vkmha_status status = vkmha_trial_create(device, &run->problem, run->project_kernel,
+                                             run->attention_kernel, &trial, error);
+    if (status == VKMHA_OK && run->way == WAY_CACHED) {
+        status = vkmha_cache_create(trial.layer, problem->plan.batch_size,
+                                    run->problem.plan.cache_capacity, &cache, error);
+        if (status == VKMHA_OK) {
+            status = fill_cache(problem, &trial, cache, error);
+        }
+        run->problem.inputs.cache = cache;
     }
-    *padded = *problem;
-    padded->plan.key_len = key_len + extra;
-    padded->plan.has_key_lengths = true;
-    padded->inputs.key_lengths = lengths;
-    padded->inputs.key =
-        pad_blocks(problem->inputs.key, batch * heads, key_len * key_row, extra * key_row, pool);
-    padded->inputs.value = pad_blocks(problem->inputs.value, batch * heads, key_len * value_row,
-                                      extra * value_row, pool);
-    if (!lengths || !padded->inputs.key || !padded->inputs.value) {
-        return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
+    if (status == VKMHA_OK) {
+        status = vkmha_trial_run(&trial, &run->problem, false, pool, results, error);
     }
-    return VKMHA_OK;
+    vkmha_cache_destroy(cache);
+    vkmha_trial_finish(&trial);
+    return status;
+}
+
+/* The rows of sequence `b`, which is number `item` of a problem. */
+static float *take_sequence(const vkmha_problem *problem, uint64_t item, uint64_t rows,
+                            const float *output, vkmha_pool *pool, vkmha_span *span)
+{
+    vkmha_span from = vkmha_problem_contiguous(problem, VKMHA_ROLE_OUTPUT);
+    const uint64_t first = vkmha_problem_sequence(problem, item).first_query_row;
+    from.strides.offset =
+        problem->plan.is_packed ? first * from.strides.row : item * from.strides.batch;
+    from.batch = 1;
+    from.rows = rows;
+    *span = from;
+    span->strides = (vkmha_strides){
+        .row = from.heads * from.features,
+        .head = from.features,
+    };
+    float *values = vkmha_pool_allocate(pool, vkmha_span_extent(span), sizeof(float));
+    if (values) {
+        vkmha_span_copy(&from, output, span, values);
+    }
+    return values;
 }
 
 vkmha_status vkmha_verify_same(vkmha_device *device, vkmha_random *random, vkmha_shape *shape,
@@ -107,60 +229,38 @@ vkmha_status vkmha_verify_same(vkmha_device *device, vkmha_random *random, vkmha
                                vkmha_verdict *verdict, vkmha_error *error)
 {
     const vkmha_problem *problem = &shape->problem;
-    const vkmha_plan_params *plan = &problem->plan;
-    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
-    vkmha_problem other = *problem;
-    const float *expected = results->output;
-    const char *how = "run again";
-    vkmha_feature feature = VKMHA_FEATURE_SAME_REPEATED;
-    vkmha_status status = VKMHA_OK;
-    switch (vkmha_random_below(random, 4)) {
-    case 0:
-        break;
-    case 1:
-        /* Far apart: one dispatch a stage, or tens. */
-        other.plan.max_work_per_dispatch =
-            plan->max_work_per_dispatch ? 0 : 1 + vkmha_random_below(random, 100000);
-        how = "with another work limit";
-        feature = VKMHA_FEATURE_SAME_CUT;
-        break;
-    case 2:
-        if (plan->batch_size > 1) {
-            const uint64_t b = vkmha_random_below(random, plan->batch_size);
-            other = batch_item(problem, b);
-            expected += b * (sizes.output / plan->batch_size);
-            how = "as a batch of its own";
-            feature = VKMHA_FEATURE_SAME_ALONE;
-        }
-        break;
-    default:
-        if (can_pad(plan)) {
-            status = pad_keys(problem, 1 + vkmha_random_below(random, 70), pool, &other, error);
-            how = "padded with keys that are not there";
-            feature = VKMHA_FEATURE_SAME_PADDED;
-        }
-        break;
-    }
-    vkmha_trial trial = {0};
-    vkmha_results repeated = {0};
+    same_run run = {
+        .way = draw_way(random, problem),
+        .project_kernel = project_kernel,
+        .attention_kernel = attention_kernel,
+    };
+    vkmha_results other = {0};
+    vkmha_status status = make_other(random, problem, pool, &run, error);
     if (status == VKMHA_OK) {
-        status =
-            vkmha_trial_create(device, &other, project_kernel, attention_kernel, &trial, error);
+        status = run_other(device, problem, &run, pool, &other, error);
     }
-    if (status == VKMHA_OK) {
-        status = vkmha_trial_run(&trial, &other, false, pool, &repeated, error);
+    if (status != VKMHA_OK) {
+        return status;
     }
-    if (status == VKMHA_OK) {
-        const uint64_t count = vkmha_problem_measure(&other).output;
+    vkmha_shape_mark(shape, ways[run.way].feature);
+    for (uint64_t item = 0; item < run.count; item++) {
+        const uint64_t b = run.first + item;
+        const uint64_t rows = vkmha_problem_sequence(problem, b).query_length;
+        vkmha_span span;
+        const float *expected = take_sequence(problem, b, rows, results->output, pool, &span);
+        const float *got = take_sequence(&run.problem, item, rows, other.output, pool, &span);
         uint64_t index = 0;
-        vkmha_shape_mark(shape, feature);
-        if (!same_bits(expected, repeated.output, count, &index)) {
+        if (!expected || !got) {
+            return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
+        }
+        if (!same_bits(expected, got, vkmha_span_extent(&span), &index)) {
             char what[128];
-            snprintf(what, sizeof(what), "other bits %s: %.9g, then %.9g at %" PRIu64, how,
-                     (double)expected[index], (double)repeated.output[index], index);
+            snprintf(what, sizeof(what),
+                     "other bits %s: %.9g, then %.9g at %" PRIu64 " of sequence %" PRIu64,
+                     ways[run.way].how, (double)expected[index], (double)got[index], index, b);
             vkmha_judge_fail(verdict, "output", what);
+            break;
         }
     }
-    vkmha_trial_finish(&trial);
-    return status;
+    return VKMHA_OK;
 }

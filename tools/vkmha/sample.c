@@ -37,16 +37,26 @@ static vkmha_status sample_projection(const vkmha_projection *whole, uint64_t ch
                                       vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error)
 {
     const uint64_t rows = smaller(whole->rows, VKMHA_SAMPLE_ROWS);
+    int32_t *positions = NULL;
+    if (whole->rope) {
+        positions = vkmha_pool_allocate(pool, rows, sizeof(int32_t));
+        for (uint64_t i = 0; positions && i < rows; i++) {
+            positions[i] = whole->positions[spread(i, rows, whole->rows)];
+        }
+    }
     const vkmha_projection part = {
         .stage = whole->stage,
         .input = gather(whole->input, 1, whole->rows, whole->weight->columns, rows, pool),
         .rows = rows,
         .weight = whole->weight,
         .bias = whole->bias,
+        .rope = whole->rope,
+        .positions = positions,
+        .head_dim = whole->head_dim,
         .axes = {{rows, whole->weight->rows}, "rn"},
         .got = gather(whole->got, 1, whole->rows, whole->weight->rows, rows, pool),
     };
-    if (!part.input || !part.got) {
+    if (!part.input || !part.got || (part.rope && !part.positions)) {
         return out_of_memory(error);
     }
     return vkmha_verify_projection(&part, chain, false, pool, verdict, error);
@@ -107,8 +117,7 @@ vkmha_status vkmha_verify_sample(const vkmha_problem *problem, const vkmha_trial
         vkmha_judge_fail(verdict, "output", "memory past the end of an output was written");
     }
     vkmha_projection projections[VKMHA_NUM_PROJECTIONS];
-    vkmha_projections_of(problem, results, projections);
-    vkmha_status status = VKMHA_OK;
+    vkmha_status status = vkmha_projections_of(problem, results, pool, projections, error);
     for (uint32_t i = 0; status == VKMHA_OK && i < VKMHA_NUM_PROJECTIONS; i++) {
         const bool is_output = i + 1 == VKMHA_NUM_PROJECTIONS;
         status = sample_projection(&projections[i], is_output ? chains->output : chains->project,

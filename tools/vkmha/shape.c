@@ -30,8 +30,7 @@ bool vkmha_random_chance(vkmha_random *random, uint32_t percent)
 enum {
     MAX_WORK = 1200000, /* multiply-adds of a shape: a few ms in the reference */
     LONG_KEYS = 1023,
-    SMALL_HEAD =
-        64, /* wider heads and odd ones take few masks: each combination is one more pipeline */
+    SMALL_HEAD = 64,
 };
 
 static uint64_t draw_length(vkmha_random *random)
@@ -81,15 +80,15 @@ static uint32_t draw_features(vkmha_random *random)
            (uint32_t)vkmha_random_below(random, 3);
 }
 
-static void draw_layer(vkmha_random *random, vkmha_layer_params *layer)
+static void draw_layer(vkmha_random *random, vkmha_random *family, vkmha_layer_params *layer)
 {
     static const uint32_t groups[] = {1, 1, 1, 2, 3, 4};
     layer->attention_only = vkmha_random_chance(random, 50);
     layer->num_kv_heads = 1 + (uint32_t)vkmha_random_below(random, 4);
     layer->num_heads = layer->num_kv_heads *
                        groups[vkmha_random_below(random, sizeof(groups) / sizeof(groups[0]))];
-    layer->head_dim = draw_head_dim(random);
-    layer->v_head_dim = vkmha_random_chance(random, 70) ? layer->head_dim : draw_head_dim(random);
+    layer->head_dim = draw_head_dim(family);
+    layer->v_head_dim = vkmha_random_chance(family, 70) ? layer->head_dim : draw_head_dim(family);
     if (!layer->attention_only) {
         layer->embed_dim = draw_features(random);
         layer->key_dim = vkmha_random_chance(random, 60) ? layer->embed_dim : draw_features(random);
@@ -123,12 +122,12 @@ static void draw_lengths(vkmha_random *random, const vkmha_layer_params *layer,
     }
 }
 
-static uint64_t work_of(const vkmha_problem *problem)
+uint64_t vkmha_shape_work(const vkmha_problem *problem)
 {
     const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
     const vkmha_layer_params *layer = &problem->layer;
-    const uint64_t attention = sizes.query_rows * problem->plan.key_len * layer->num_heads *
-                               (layer->head_dim + sizes.v_head_dim);
+    const uint64_t attention =
+        sizes.query_rows * sizes.all_keys * layer->num_heads * (layer->head_dim + sizes.v_head_dim);
     if (layer->attention_only) {
         return attention;
     }
@@ -159,6 +158,10 @@ static void shrink(vkmha_random *random, vkmha_problem *problem)
         layer->num_kv_heads = 1;
         break;
     case 4:
+        /* A family's, unless nothing else helps. */
+        if (plan->key_len < LONG_KEYS) {
+            break;
+        }
         if (layer->head_dim == layer->v_head_dim) {
             layer->v_head_dim = (layer->head_dim + 1) / 2;
         }
@@ -177,108 +180,7 @@ static void shrink(vkmha_random *random, vkmha_problem *problem)
     }
 }
 
-/* ---- Options ------------------------------------------------------------------------------- */
-
-static void draw_mask_dims(vkmha_random *random, vkmha_shape *shape)
-{
-    vkmha_plan_params *plan = &shape->problem.plan;
-    const uint64_t full[4] = {plan->batch_size, shape->problem.layer.num_heads, plan->query_len,
-                              plan->key_len};
-    static const vkmha_feature broadcasts[4] = {
-        VKMHA_FEATURE_MASK_NO_BATCH, VKMHA_FEATURE_MASK_NO_HEAD, VKMHA_FEATURE_MASK_NO_QUERY,
-        VKMHA_FEATURE_MASK_NO_KEY};
-    static const uint32_t percent[4] = {50, 50, 25, 10};
-    bool is_full = true;
-    for (uint32_t axis = 0; axis < 4; axis++) {
-        const bool is_broadcast = vkmha_random_chance(random, percent[axis]);
-        plan->mask_dims[axis] = is_broadcast ? 1 : full[axis];
-        if (is_broadcast && full[axis] > 1) {
-            vkmha_shape_mark(shape, broadcasts[axis]);
-            is_full = false;
-        }
-    }
-    if (is_full) {
-        vkmha_shape_mark(shape, VKMHA_FEATURE_MASK_FULL);
-    }
-}
-
-static void draw_masks(vkmha_random *random, vkmha_shape *shape)
-{
-    const vkmha_layer_params *layer = &shape->problem.layer;
-    vkmha_plan_params *plan = &shape->problem.plan;
-    const bool is_odd = layer->attention_only && (layer->head_dim % 4 || layer->v_head_dim % 4);
-    if (is_odd || layer->v_head_dim > SMALL_HEAD) {
-        const bool is_masked =
-            vkmha_random_chance(random, 40) && !(is_odd && layer->v_head_dim > SMALL_HEAD);
-        plan->mask = is_masked ? VKMHA_MASK_ADDITIVE : VKMHA_MASK_NONE;
-        plan->has_attend_keys = is_masked;
-    } else {
-        static const vkmha_mask_type masks[] = {VKMHA_MASK_NONE, VKMHA_MASK_NONE, VKMHA_MASK_ATTEND,
-                                                VKMHA_MASK_ADDITIVE};
-        plan->mask = masks[vkmha_random_below(random, sizeof(masks) / sizeof(masks[0]))];
-        plan->has_attend_keys = vkmha_random_chance(random, 30);
-    }
-    plan->has_key_lengths = vkmha_random_chance(random, 30);
-    static const vkmha_causal causals[] = {VKMHA_CAUSAL_NONE, VKMHA_CAUSAL_NONE,
-                                           VKMHA_CAUSAL_TOP_LEFT, VKMHA_CAUSAL_BOTTOM_RIGHT};
-    plan->causal = causals[vkmha_random_below(random, sizeof(causals) / sizeof(causals[0]))];
-    if (plan->mask != VKMHA_MASK_NONE) {
-        draw_mask_dims(random, shape);
-    }
-}
-
-static void draw_scale(vkmha_random *random, vkmha_shape *shape)
-{
-    vkmha_layer_params *layer = &shape->problem.layer;
-    const uint64_t kind = vkmha_random_below(random, 100);
-    layer->has_scale = kind < 35;
-    if (kind < 4) {
-        layer->scale = 0.0f;
-    } else if (kind < 8) {
-        layer->scale = -0.25f;
-    } else if (kind < 12) {
-        layer->scale = 3.0e4f;
-        vkmha_shape_mark(shape, VKMHA_FEATURE_LARGE_LOGITS);
-    } else if (kind < 35) {
-        layer->scale = 0.125f;
-    }
-}
-
-/* Probes whose right answers are known beforehand. */
-static void draw_probe(vkmha_random *random, vkmha_shape *shape)
-{
-    vkmha_layer_params *layer = &shape->problem.layer;
-    vkmha_plan_params *plan = &shape->problem.plan;
-    const uint64_t kind = vkmha_random_below(random, 100);
-    if (kind < 8) {
-        vkmha_shape_mark(shape, VKMHA_FEATURE_INTEGERS);
-    } else if (kind < 14 && plan->key_len > 0) {
-        vkmha_shape_mark(shape, VKMHA_FEATURE_INTEGERS);
-        vkmha_shape_mark(shape, VKMHA_FEATURE_UNIFORM);
-        layer->has_scale = true;
-        layer->scale = 0.0f;
-        uint64_t power = 1;
-        while (power * 2 <= plan->key_len) {
-            power *= 2;
-        }
-        plan->key_len = power;
-        plan->query_len = plan->key_is_query ? power : plan->query_len;
-        plan->causal = VKMHA_CAUSAL_NONE;
-        plan->mask = VKMHA_MASK_NONE;
-        plan->has_attend_keys = false;
-        plan->has_key_lengths = false;
-        memset(plan->mask_dims, 0, sizeof(plan->mask_dims));
-        shape->features &= ~(
-            UINT64_C(1) << VKMHA_FEATURE_LARGE_LOGITS | UINT64_C(1) << VKMHA_FEATURE_MASK_FULL |
-            UINT64_C(1) << VKMHA_FEATURE_MASK_NO_BATCH | UINT64_C(1) << VKMHA_FEATURE_MASK_NO_HEAD |
-            UINT64_C(1) << VKMHA_FEATURE_MASK_NO_QUERY | UINT64_C(1) << VKMHA_FEATURE_MASK_NO_KEY);
-    } else if (kind < 24 && layer->attention_only && !plan->value_is_key) {
-        static const vkmha_feature probes[] = {VKMHA_FEATURE_ONE_HOT, VKMHA_FEATURE_INDEX_VALUES,
-                                               VKMHA_FEATURE_CONSTANT_VALUES};
-        vkmha_shape_mark(shape,
-                         probes[vkmha_random_below(random, sizeof(probes) / sizeof(probes[0]))]);
-    }
-}
+/* ---- Shapes -------------------------------------------------------------------------------- */
 
 static void mark_sizes(vkmha_shape *shape)
 {
@@ -310,15 +212,64 @@ static void mark_sizes(vkmha_shape *shape)
          !layer->attention_only &&
              (layer->key_dim != layer->embed_dim || layer->value_dim != layer->embed_dim ||
               layer->output_dim != layer->embed_dim)},
+    };
+    for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
+        if (marks[i].is_there) {
+            vkmha_shape_mark(shape, marks[i].feature);
+        }
+    }
+}
+
+static void mark_options(vkmha_shape *shape)
+{
+    const vkmha_layer_params *layer = &shape->problem.layer;
+    const vkmha_plan_params *plan = &shape->problem.plan;
+    const vkmha_rope *rope = &layer->rope;
+    const bool has_bias = layer->relative_bias.table != NULL;
+    const struct {
+        vkmha_feature feature;
+        bool is_there;
+    } marks[] = {
         {VKMHA_FEATURE_SCALE, layer->has_scale},
         {VKMHA_FEATURE_SCALE_0, layer->has_scale && layer->scale == 0.0f},
         {VKMHA_FEATURE_SCALE_NEGATIVE, layer->scale < 0.0f},
         {VKMHA_FEATURE_TOP_LEFT, plan->causal == VKMHA_CAUSAL_TOP_LEFT},
         {VKMHA_FEATURE_BOTTOM_RIGHT, plan->causal == VKMHA_CAUSAL_BOTTOM_RIGHT},
+        {VKMHA_FEATURE_OFFSET, plan->causal == VKMHA_CAUSAL_OFFSET},
+        {VKMHA_FEATURE_POSITIONS_BOTTOM_RIGHT, plan->positions == VKMHA_POSITIONS_BOTTOM_RIGHT},
+        {VKMHA_FEATURE_POSITIONS_OFFSET, plan->positions == VKMHA_POSITIONS_OFFSET},
+        {VKMHA_FEATURE_OFFSETS, plan->has_position_offsets},
+        {VKMHA_FEATURE_WINDOW_LEFT, plan->has_window_left},
+        {VKMHA_FEATURE_WINDOW_RIGHT, plan->has_window_right},
+        {VKMHA_FEATURE_WINDOW_0, (plan->has_window_left && plan->window_left == 0) ||
+                                     (plan->has_window_right && plan->window_right == 0)},
         {VKMHA_FEATURE_MASK_ATTEND, plan->mask == VKMHA_MASK_ATTEND},
         {VKMHA_FEATURE_MASK_ADDITIVE, plan->mask == VKMHA_MASK_ADDITIVE},
+        {VKMHA_FEATURE_MASK_F16, plan->mask == VKMHA_MASK_ADDITIVE_F16},
+        {VKMHA_FEATURE_MASK_BITS, plan->mask == VKMHA_MASK_ATTEND_BITS},
         {VKMHA_FEATURE_ATTEND_KEYS, plan->has_attend_keys},
         {VKMHA_FEATURE_KEY_LENGTHS, plan->has_key_lengths},
+        {VKMHA_FEATURE_FIRST_KEYS, plan->has_first_keys},
+        {VKMHA_FEATURE_ROPE_HALF, rope->style == VKMHA_ROPE_HALF},
+        {VKMHA_FEATURE_ROPE_INTERLEAVED, rope->style == VKMHA_ROPE_INTERLEAVED},
+        {VKMHA_FEATURE_ROPE_PARTIAL, rope->dim != 0 && rope->dim < layer->head_dim},
+        {VKMHA_FEATURE_ROPE_TABLE, rope->cos != NULL},
+        {VKMHA_FEATURE_GIVEN_POSITIONS, plan->has_positions},
+        {VKMHA_FEATURE_SOFTCAP, layer->softcap > 0.0f},
+        {VKMHA_FEATURE_ALIBI, layer->has_alibi},
+        {VKMHA_FEATURE_ALIBI_SLOPES, layer->alibi_slopes != NULL},
+        {VKMHA_FEATURE_RELATIVE_ONE_WAY, has_bias && !layer->relative_bias.is_bidirectional},
+        {VKMHA_FEATURE_RELATIVE_BOTH_WAYS, has_bias && layer->relative_bias.is_bidirectional},
+        {VKMHA_FEATURE_SINKS, layer->sinks != NULL},
+        {VKMHA_FEATURE_BIAS_KV, layer->bias_k != NULL},
+        {VKMHA_FEATURE_ZERO_ATTN, layer->add_zero_attn},
+        {VKMHA_FEATURE_GATES, plan->has_head_gates && !plan->has_gates_per_sequence},
+        {VKMHA_FEATURE_GATES_PER_SEQUENCE, plan->has_gates_per_sequence},
+        {VKMHA_FEATURE_PAST, plan->past_len > 0},
+        {VKMHA_FEATURE_PRESENT, plan->has_present},
+        {VKMHA_FEATURE_PACKED, plan->is_packed},
+        {VKMHA_FEATURE_STRIDES, plan->query_strides.is_given || plan->key_strides.is_given},
+        {VKMHA_FEATURE_STRIDES_OUTPUT, plan->output_strides.is_given},
         {VKMHA_FEATURE_WORK_LIMIT, plan->max_work_per_dispatch > 0},
     };
     for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
@@ -341,31 +292,28 @@ static void leave_defaults(vkmha_random *random, vkmha_layer_params *layer)
     layer->output_dim = layer->output_dim == layer->embed_dim ? 0 : layer->output_dim;
 }
 
-/* ---- Shapes -------------------------------------------------------------------------------- */
-
-vkmha_status vkmha_shape_create(uint64_t seed, vkmha_shape *shape, vkmha_error *error)
+vkmha_status vkmha_shape_create(uint64_t seed, uint64_t without, vkmha_shape *shape,
+                                vkmha_error *error)
 {
-    *shape = (vkmha_shape){0};
+    *shape = (vkmha_shape){.seed = seed, .without = without};
     vkmha_random random = {seed};
     vkmha_problem *problem = &shape->problem;
-    draw_layer(&random, &problem->layer);
+    vkmha_filler family = vkmha_filler_start(shape, VKMHA_STREAM_FAMILY);
+    shape->is_classic = vkmha_random_chance(&family.family, 25);
+    draw_layer(&random, &family.family, &problem->layer);
     draw_lengths(&random, &problem->layer, &problem->plan);
-    while (work_of(problem) > MAX_WORK) {
+    while (vkmha_shape_work(problem) > MAX_WORK) {
         shrink(&random, problem);
     }
     if (problem->layer.attention_only && vkmha_random_chance(&random, 50)) {
         problem->plan.layout = VKMHA_LAYOUT_BHSD;
     }
-    draw_scale(&random, shape);
-    draw_masks(&random, shape);
-    draw_probe(&random, shape);
-    if (vkmha_random_chance(&random, 25)) {
-        problem->plan.max_work_per_dispatch =
-            1 + work_of(problem) / (1 + vkmha_random_below(&random, 30));
-    }
+    const bool has_memory =
+        vkmha_shape_draw_options(shape) && vkmha_shape_fill_masks(shape) && vkmha_shape_fill(shape);
     mark_sizes(shape);
+    mark_options(shape);
     leave_defaults(&random, &problem->layer);
-    if (!vkmha_shape_fill(&random, shape)) {
+    if (!has_memory) {
         vkmha_shape_finish(shape);
         return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
     }
@@ -388,18 +336,43 @@ const char *vkmha_feature_text(vkmha_feature feature)
     return texts[feature];
 }
 
+const char *vkmha_option_text(vkmha_option option)
+{
+    static const char *const texts[VKMHA_NUM_OPTIONS] = {
+#define VKMHA_OPTION_TEXT(name, text) text,
+        VKMHA_OPTIONS(VKMHA_OPTION_TEXT)
+#undef VKMHA_OPTION_TEXT
+    };
+    return texts[option];
+}
+
+bool vkmha_option_find(const char *text, vkmha_option *option)
+{
+    for (uint32_t i = 0; i < VKMHA_NUM_OPTIONS; i++) {
+        if (strcmp(text, vkmha_option_text((vkmha_option)i)) == 0) {
+            *option = (vkmha_option)i;
+            return true;
+        }
+    }
+    return false;
+}
+
 void vkmha_shape_describe(const vkmha_shape *shape, char *text, size_t size)
 {
     const vkmha_layer_params *layer = &shape->problem.layer;
     const vkmha_plan_params *plan = &shape->problem.plan;
     const vkmha_problem_sizes sizes = vkmha_problem_measure(&shape->problem);
-    static const char *const causals[] = {"", ", top_left", ", bottom_right"};
-    static const char *const masks[] = {"", ", attend mask", ", additive mask"};
-    snprintf(text, size,
-             "batch %" PRIu64 ", lengths %" PRIu64 " x %" PRIu64 ", heads %u / %" PRIu64
-             ", head dims %u, %" PRIu64 "%s%s%s%s%s",
-             plan->batch_size, plan->query_len, plan->key_len, layer->num_heads, sizes.num_kv_heads,
-             layer->head_dim, sizes.v_head_dim, layer->attention_only ? "" : ", projections",
-             causals[plan->causal], masks[plan->mask], plan->has_attend_keys ? ", attend_keys" : "",
-             plan->has_key_lengths ? ", key_lengths" : "");
+    size_t length =
+        (size_t)snprintf(text, size,
+                         "batch %" PRIu64 ", lengths %" PRIu64 " x %" PRIu64 " + %" PRIu64
+                         ", heads %u / %" PRIu64 ", head dims %u, %" PRIu64 "%s",
+                         plan->batch_size, plan->query_len, plan->past_len, plan->key_len,
+                         layer->num_heads, sizes.num_kv_heads, layer->head_dim, sizes.v_head_dim,
+                         layer->attention_only ? "" : ", projections");
+    for (uint32_t i = 0; i < VKMHA_NUM_OPTIONS && length < size; i++) {
+        if ((shape->options >> i & 1u) != 0) {
+            length += (size_t)snprintf(text + length, size - length, ", %s",
+                                       vkmha_option_text((vkmha_option)i));
+        }
+    }
 }

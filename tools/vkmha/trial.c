@@ -39,6 +39,22 @@ void vkmha_trial_finish(vkmha_trial *trial)
     *trial = (vkmha_trial){0};
 }
 
+/* `memory` floats of an output whose elements, `count` without the gaps, lie as `span` says. */
+static void spread_values(const vkmha_span *span, float *memory, float value, uint64_t count,
+                          float *scratch)
+{
+    vkmha_span without_gaps = *span;
+    without_gaps.strides = (vkmha_strides){
+        .batch = span->rows * span->heads * span->features,
+        .row = span->heads * span->features,
+        .head = span->features,
+    };
+    for (uint64_t i = 0; i < count; i++) {
+        scratch[i] = value;
+    }
+    vkmha_span_copy(&without_gaps, scratch, span, memory);
+}
+
 static float *allocate_output(vkmha_pool *pool, uint64_t count)
 {
     float *values = vkmha_pool_allocate(pool, count + GUARD, sizeof(float));
@@ -48,14 +64,54 @@ static float *allocate_output(vkmha_pool *pool, uint64_t count)
     return values;
 }
 
-static bool has_guard(const float *values, uint64_t count)
+static bool is_guard(const float *values, uint64_t count)
 {
-    for (uint64_t i = 0; values && i < GUARD; i++) {
-        if (values[count + i] != guard_value) {
+    for (uint64_t i = 0; i < count; i++) {
+        if (values[i] != guard_value) {
             return false;
         }
     }
     return true;
+}
+
+static bool has_guard(const float *values, uint64_t count)
+{
+    return !values || is_guard(values + count, GUARD);
+}
+
+/* The output as the kernels see it: its memory may have gaps, which must survive. */
+typedef struct strided_output {
+    vkmha_span span;
+    uint64_t extent;
+    float *memory;
+    float *scratch;
+} strided_output;
+
+static bool allocate_strided(const vkmha_problem *problem, uint64_t count, vkmha_pool *pool,
+                             strided_output *output)
+{
+    output->span = vkmha_problem_span(problem, VKMHA_ROLE_OUTPUT);
+    output->extent = vkmha_span_extent(&output->span);
+    output->memory = vkmha_pool_allocate(pool, output->extent + GUARD, sizeof(float));
+    output->scratch = vkmha_pool_allocate(pool, count, sizeof(float));
+    if (!output->memory || !output->scratch) {
+        return false;
+    }
+    for (uint64_t i = 0; i < output->extent + GUARD; i++) {
+        output->memory[i] = guard_value;
+    }
+    spread_values(&output->span, output->memory, NAN, count, output->scratch);
+    return true;
+}
+
+/* Takes the elements out; false where something else was written. */
+static bool take_strided(const vkmha_problem *problem, uint64_t count, strided_output *output,
+                         float *values)
+{
+    const vkmha_span to = vkmha_problem_contiguous(problem, VKMHA_ROLE_OUTPUT);
+    vkmha_span_copy(&output->span, output->memory, &to, values);
+    spread_values(&output->span, output->memory, guard_value, count, output->scratch);
+    return is_guard(output->memory, output->extent + GUARD);
 }
 
 vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *problem,
@@ -63,21 +119,36 @@ vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *prob
                              vkmha_error *error)
 {
     const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
+    strided_output output = {0};
     *results = (vkmha_results){.output = allocate_output(pool, sizes.output)};
-    bool has_memory = results->output != NULL;
-    if (wants_stages && !problem->layer.attention_only) {
-        results->projected_query = allocate_output(pool, sizes.heads_query);
-        results->projected_key = allocate_output(pool, sizes.heads_key);
-        results->projected_value = allocate_output(pool, sizes.heads_value);
-        results->attention = allocate_output(pool, sizes.attention);
-        has_memory = has_memory && results->projected_query && results->projected_key &&
-                     results->projected_value && results->attention;
+    bool has_memory = allocate_strided(problem, sizes.output, pool, &output) && results->output;
+    const struct {
+        float **values;
+        uint64_t count;
+        bool is_wanted;
+    } others[] = {
+        {&results->present_key, sizes.present_key, problem->plan.has_present},
+        {&results->present_value, sizes.present_value, problem->plan.has_present},
+        {&results->projected_query, sizes.heads_query, wants_stages},
+        {&results->projected_key, sizes.heads_key, wants_stages},
+        {&results->projected_value, sizes.heads_value, wants_stages},
+        {&results->attention, sizes.attention, wants_stages},
+    };
+    const size_t num_others = sizeof(others) / sizeof(others[0]);
+    for (size_t i = 0; i < num_others; i++) {
+        const bool is_stage = i >= 2;
+        if (others[i].is_wanted && !(is_stage && problem->layer.attention_only)) {
+            *others[i].values = allocate_output(pool, others[i].count);
+            has_memory = has_memory && *others[i].values;
+        }
     }
     if (!has_memory) {
         return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
     }
     const vkmha_outputs outputs = {
-        .output = results->output,
+        .output = output.memory,
+        .present_key = results->present_key,
+        .present_value = results->present_value,
         .projected_query = results->projected_query,
         .projected_key = results->projected_key,
         .projected_value = results->projected_value,
@@ -88,10 +159,9 @@ vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *prob
     if (status != VKMHA_OK) {
         return status;
     }
-    results->is_overrun = !has_guard(results->output, sizes.output) ||
-                          !has_guard(results->projected_query, sizes.heads_query) ||
-                          !has_guard(results->projected_key, sizes.heads_key) ||
-                          !has_guard(results->projected_value, sizes.heads_value) ||
-                          !has_guard(results->attention, sizes.attention);
+    results->is_overrun = !take_strided(problem, sizes.output, &output, results->output);
+    for (size_t i = 0; i < num_others; i++) {
+        results->is_overrun = results->is_overrun || !has_guard(*others[i].values, others[i].count);
+    }
     return VKMHA_OK;
 }

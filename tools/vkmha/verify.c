@@ -5,8 +5,9 @@
 #include <string.h>
 
 /* Honest rounding errors are spread over their bound; a wrong kernel pushes many elements to it.
- * Few elements, or sums of one product, may lie near it by chance. */
-static const double max_rms_ratio = 0.5;
+ * One rounding, as of a score beside a large mask, is uniform: 1 / sqrt(3) of its bound. Few
+ * elements, or sums of one product, may lie near it by chance. */
+static const double max_rms_ratio = 0.6;
 enum {
     MIN_RMS_COUNT = 256,
 };
@@ -99,182 +100,33 @@ void vkmha_verdict_describe(const vkmha_verdict *verdict, char *text, size_t siz
     }
 }
 
-/* ---- Stages -------------------------------------------------------------------------------- */
-
-typedef struct answer {
-    float *got; /* a copy: judging may change it */
-    double *expected;
-    double *bound;
-} answer;
-
-static vkmha_status prepare(const float *got, uint64_t count, vkmha_pool *pool, answer *ready,
-                            vkmha_error *error)
+vkmha_status vkmha_answer_prepare(const float *got, uint64_t count, vkmha_pool *pool,
+                                  vkmha_answer *answer, vkmha_error *error)
 {
-    *ready = (answer){
+    *answer = (vkmha_answer){
         .got = vkmha_pool_allocate(pool, count, sizeof(float)),
         .expected = vkmha_pool_allocate(pool, count, sizeof(double)),
         .bound = vkmha_pool_allocate(pool, count, sizeof(double)),
     };
-    if (!ready->got || !ready->expected || !ready->bound) {
+    if (!answer->got || !answer->expected || !answer->bound) {
         return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
     }
     if (count > 0) {
-        memcpy(ready->got, got, (size_t)count * sizeof(float));
+        memcpy(answer->got, got, (size_t)count * sizeof(float));
     }
     return VKMHA_OK;
 }
 
-vkmha_status vkmha_verify_projection(const vkmha_projection *projection, uint64_t chain,
-                                     bool is_exact, vkmha_pool *pool, vkmha_verdict *verdict,
-                                     vkmha_error *error)
+vkmha_axes vkmha_output_axes(const vkmha_problem *problem)
 {
-    const uint64_t count = projection->rows * projection->weight->rows;
-    answer ready;
-    vkmha_status status = prepare(projection->got, count, pool, &ready, error);
-    if (status == VKMHA_OK) {
-        status =
-            vkmha_reference_project(projection->input, projection->rows, projection->weight,
-                                    projection->bias, chain, ready.expected, ready.bound, error);
-    }
-    if (status != VKMHA_OK) {
-        return status;
-    }
-    if (is_exact && count > 0) {
-        memset(ready.bound, 0, (size_t)count * sizeof(double));
-    }
-    vkmha_judge(verdict, projection->stage, projection->axes, ready.got, ready.expected,
-                ready.bound, !is_exact);
-    return VKMHA_OK;
-}
-
-static vkmha_axes output_axes(const vkmha_problem *problem, const vkmha_problem_sizes *sizes)
-{
-    const vkmha_plan_params *plan = &problem->plan;
-    const uint64_t num_heads = problem->layer.num_heads;
+    const vkmha_span span = vkmha_problem_contiguous(problem, VKMHA_ROLE_OUTPUT);
     if (!problem->layer.attention_only) {
-        return (vkmha_axes){{plan->batch_size, plan->query_len, sizes->output_dim}, "bid"};
+        return (vkmha_axes){{span.batch, span.rows, span.features}, "bid"};
     }
-    if (plan->layout == VKMHA_LAYOUT_BHSD) {
-        return (vkmha_axes){{plan->batch_size, num_heads, plan->query_len, sizes->v_head_dim},
-                            "bhid"};
+    if (problem->plan.layout == VKMHA_LAYOUT_BHSD) {
+        return (vkmha_axes){{span.batch, span.heads, span.rows, span.features}, "bhid"};
     }
-    return (vkmha_axes){{plan->batch_size, plan->query_len, num_heads, sizes->v_head_dim}, "bihd"};
-}
-
-vkmha_status vkmha_verify_attention(const vkmha_problem *stage, const vkmha_chains *chains,
-                                    const char *name, const float *got, vkmha_pool *pool,
-                                    vkmha_verdict *verdict, vkmha_error *error)
-{
-    const vkmha_problem_sizes sizes = vkmha_problem_measure(stage);
-    answer ready;
-    vkmha_status status = prepare(got, sizes.output, pool, &ready, error);
-    if (status == VKMHA_OK) {
-        const vkmha_reference_outputs outputs = {.output = ready.expected,
-                                                 .output_bound = ready.bound};
-        status = vkmha_reference_run(&stage->layer, &stage->plan, &stage->inputs, chains, NULL,
-                                     &outputs, error);
-    }
-    if (status == VKMHA_OK) {
-        vkmha_judge(verdict, name, output_axes(stage, &sizes), ready.got, ready.expected,
-                    ready.bound, true);
-    }
-    return status;
-}
-
-vkmha_problem vkmha_attention_problem(const vkmha_problem *problem, const vkmha_results *results)
-{
-    vkmha_problem stage = {
-        .layer =
-            {
-                .num_heads = problem->layer.num_heads,
-                .num_kv_heads = problem->layer.num_kv_heads,
-                .head_dim = problem->layer.head_dim,
-                .v_head_dim = problem->layer.v_head_dim,
-                .has_scale = problem->layer.has_scale,
-                .scale = problem->layer.scale,
-                .attention_only = true,
-            },
-        .plan = problem->plan,
-        .inputs = problem->inputs,
-    };
-    stage.plan.key_is_query = false;
-    stage.plan.value_is_key = false;
-    stage.inputs.query = results->projected_query;
-    stage.inputs.key = results->projected_key;
-    stage.inputs.value = results->projected_value;
-    return stage;
-}
-
-void vkmha_projections_of(const vkmha_problem *problem, const vkmha_results *results,
-                          vkmha_projection *projections)
-{
-    const vkmha_layer_params *layer = &problem->layer;
-    const vkmha_plan_params *plan = &problem->plan;
-    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
-    const uint64_t batch = plan->batch_size;
-    projections[0] = (vkmha_projection){
-        .stage = "project query",
-        .input = problem->inputs.query,
-        .rows = sizes.query_rows,
-        .weight = &layer->w_q,
-        .bias = &layer->b_q,
-        .axes = {{batch, plan->query_len, layer->num_heads, layer->head_dim}, "bihd"},
-        .got = results->projected_query,
-    };
-    projections[1] = (vkmha_projection){
-        .stage = "project key",
-        .input = vkmha_problem_key(problem),
-        .rows = sizes.key_rows,
-        .weight = &layer->w_k,
-        .bias = &layer->b_k,
-        .axes = {{batch, plan->key_len, sizes.num_kv_heads, layer->head_dim}, "bjhd"},
-        .got = results->projected_key,
-    };
-    projections[2] = (vkmha_projection){
-        .stage = "project value",
-        .input = vkmha_problem_value(problem),
-        .rows = sizes.key_rows,
-        .weight = &layer->w_v,
-        .bias = &layer->b_v,
-        .axes = {{batch, plan->key_len, sizes.num_kv_heads, sizes.v_head_dim}, "bjhd"},
-        .got = results->projected_value,
-    };
-    projections[3] = (vkmha_projection){
-        .stage = "output projection",
-        .input = results->attention,
-        .rows = sizes.query_rows,
-        .weight = &layer->w_o,
-        .bias = &layer->b_o,
-        .axes = output_axes(problem, &sizes),
-        .got = results->output,
-    };
-}
-
-static vkmha_status verify_stages(const vkmha_problem *problem, const vkmha_chains *chains,
-                                  const vkmha_results *results, vkmha_pool *pool,
-                                  vkmha_verdict *verdict, vkmha_error *error)
-{
-    /* Without a query nothing is run, and the projected keys are nobody's. */
-    if (vkmha_problem_measure(problem).query_rows == 0) {
-        return VKMHA_OK;
-    }
-    vkmha_projection projections[VKMHA_NUM_PROJECTIONS];
-    vkmha_projections_of(problem, results, projections);
-    vkmha_status status = VKMHA_OK;
-    for (uint32_t i = 0; status == VKMHA_OK && i < 3; i++) {
-        status =
-            vkmha_verify_projection(&projections[i], chains->project, false, pool, verdict, error);
-    }
-    if (status == VKMHA_OK) {
-        const vkmha_problem stage = vkmha_attention_problem(problem, results);
-        status = vkmha_verify_attention(&stage, chains, "attention", results->attention, pool,
-                                        verdict, error);
-    }
-    if (status == VKMHA_OK) {
-        status =
-            vkmha_verify_projection(&projections[3], chains->output, false, pool, verdict, error);
-    }
-    return status;
+    return (vkmha_axes){{span.batch, span.rows, span.heads, span.features}, "bihd"};
 }
 
 /* ---- The whole ----------------------------------------------------------------------------- */
@@ -284,8 +136,8 @@ static vkmha_status verify_expected(const float *values, double tolerance, const
                                     vkmha_verdict *verdict, vkmha_error *error)
 {
     const uint64_t count = axes_count(&axes);
-    answer ready;
-    const vkmha_status status = prepare(values, count, pool, &ready, error);
+    vkmha_answer ready;
+    const vkmha_status status = vkmha_answer_prepare(values, count, pool, &ready, error);
     if (status != VKMHA_OK) {
         return status;
     }
@@ -306,6 +158,16 @@ static float *round_values(const double *values, uint64_t count, vkmha_pool *poo
     return rounded;
 }
 
+typedef struct expectation {
+    const char *reference_stage;
+    const char *device_stage; /* NULL: no kernel makes it */
+    const double *reference;  /* NULL: not asked */
+    const float *device;
+    const float *given; /* NULL: the case does not list it */
+    double tolerance;
+    vkmha_axes axes;
+} expectation;
+
 /* The reference itself and the device, both against values that neither of them made. */
 static vkmha_status verify_case(const vkmha_problem *problem, const vkmha_results *results,
                                 const vkmha_reference_outputs *reference,
@@ -313,71 +175,137 @@ static vkmha_status verify_case(const vkmha_problem *problem, const vkmha_result
                                 vkmha_verdict *verdict, vkmha_error *error)
 {
     const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
-    const vkmha_axes axes = output_axes(problem, &sizes);
+    const uint64_t batch = problem->plan.batch_size;
+    const uint64_t heads = sizes.num_kv_heads;
+    const vkmha_axes keys = {{batch, heads, sizes.all_keys, problem->layer.head_dim}, "bhjd"};
+    const vkmha_axes values = {{batch, heads, sizes.all_keys, sizes.v_head_dim}, "bhjd"};
+    const vkmha_axes weights = {
+        {batch, problem->layer.num_heads, problem->plan.query_len, sizes.all_keys}, "bhij"};
+    const expectation expectations[] = {
+        {"reference output against the case", "output against the case", reference->output,
+         results->output, expected->expected, expected->tolerance, vkmha_output_axes(problem)},
+        {"reference present_key against the case", "present_key against the case",
+         reference->present_key, results->present_key, expected->expected_present_key,
+         expected->present_key_tolerance, keys},
+        {"reference present_value against the case", "present_value against the case",
+         reference->present_value, results->present_value, expected->expected_present_value,
+         expected->present_value_tolerance, values},
+        {"reference weights against the case", NULL, reference->weights, NULL,
+         expected->expected_weights, expected->weights_tolerance, weights},
+    };
     vkmha_status status = VKMHA_OK;
-    if (expected->expected) {
-        const float *rounded = round_values(reference->output, sizes.output, pool);
+    for (size_t i = 0; i < sizeof(expectations) / sizeof(expectations[0]); i++) {
+        const expectation *one = &expectations[i];
+        if (!one->given || !one->reference) {
+            continue;
+        }
+        const float *rounded = round_values(one->reference, axes_count(&one->axes), pool);
         if (!rounded) {
             return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
         }
-        status = verify_expected(rounded, expected->tolerance, expected->expected, axes,
-                                 "reference output against the case", pool, verdict, error);
-        if (status == VKMHA_OK) {
-            status = verify_expected(results->output, expected->tolerance, expected->expected, axes,
-                                     "output against the case", pool, verdict, error);
+        status = verify_expected(rounded, one->tolerance, one->given, one->axes,
+                                 one->reference_stage, pool, verdict, error);
+        if (status == VKMHA_OK && one->device_stage) {
+            status = verify_expected(one->device, one->tolerance, one->given, one->axes,
+                                     one->device_stage, pool, verdict, error);
+        }
+        if (status != VKMHA_OK) {
+            return status;
         }
     }
-    if (status == VKMHA_OK && expected->expected_weights && reference->weights) {
-        const vkmha_axes weights = {{problem->plan.batch_size, problem->layer.num_heads,
-                                     problem->plan.query_len, problem->plan.key_len},
-                                    "bhij"};
-        const float *rounded = round_values(reference->weights, axes_count(&weights), pool);
-        if (!rounded) {
+    return VKMHA_OK;
+}
+
+/* What the whole is judged by. */
+typedef struct vkmha_whole {
+    vkmha_answer output;
+    vkmha_answer present_key;
+    vkmha_answer present_value;
+    double *weights; /* NULL: not asked */
+} vkmha_whole;
+
+static vkmha_status prepare_whole(const vkmha_problem *problem, const vkmha_results *results,
+                                  bool wants_weights, vkmha_pool *pool, vkmha_whole *whole,
+                                  vkmha_error *error)
+{
+    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
+    *whole = (vkmha_whole){0};
+    vkmha_status status =
+        vkmha_answer_prepare(results->output, sizes.output, pool, &whole->output, error);
+    if (status == VKMHA_OK && problem->plan.has_present) {
+        status = vkmha_answer_prepare(results->present_key, sizes.present_key, pool,
+                                      &whole->present_key, error);
+    }
+    if (status == VKMHA_OK && problem->plan.has_present) {
+        status = vkmha_answer_prepare(results->present_value, sizes.present_value, pool,
+                                      &whole->present_value, error);
+    }
+    if (status == VKMHA_OK && wants_weights) {
+        whole->weights = vkmha_pool_allocate(pool,
+                                             problem->plan.batch_size * problem->layer.num_heads *
+                                                 problem->plan.query_len * sizes.all_keys,
+                                             sizeof(double));
+        if (!whole->weights) {
             return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
         }
-        status =
-            verify_expected(rounded, expected->weights_tolerance, expected->expected_weights,
-                            weights, "reference weights against the case", pool, verdict, error);
     }
     return status;
+}
+
+static void judge_whole(const vkmha_problem *problem, vkmha_whole *whole, vkmha_verdict *verdict)
+{
+    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
+    vkmha_judge(verdict, problem->layer.attention_only ? "attention" : "end to end",
+                vkmha_output_axes(problem), whole->output.got, whole->output.expected,
+                whole->output.bound, true);
+    if (!problem->plan.has_present) {
+        return;
+    }
+    const uint64_t batch = problem->plan.batch_size;
+    const vkmha_axes keys = {{batch, sizes.num_kv_heads, sizes.all_keys, problem->layer.head_dim},
+                             "bhjd"};
+    const vkmha_axes values = {{batch, sizes.num_kv_heads, sizes.all_keys, sizes.v_head_dim},
+                               "bhjd"};
+    vkmha_judge(verdict, "present_key", keys, whole->present_key.got, whole->present_key.expected,
+                whole->present_key.bound, true);
+    vkmha_judge(verdict, "present_value", values, whole->present_value.got,
+                whole->present_value.expected, whole->present_value.bound, true);
 }
 
 vkmha_status vkmha_verify(const vkmha_problem *problem, const vkmha_trial *trial,
                           const vkmha_results *results, const vkmha_case *expected,
                           vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error)
 {
-    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
     const vkmha_chains *chains = &trial->info.chains;
     *verdict = (vkmha_verdict){0};
     if (results->is_overrun) {
-        vkmha_judge_fail(verdict, "output", "memory past the end of an output was written");
+        vkmha_judge_fail(verdict, "output", "memory that is no output's was written");
     }
-    answer ready;
-    vkmha_status status = prepare(results->output, sizes.output, pool, &ready, error);
+    vkmha_whole whole;
+    vkmha_status status = prepare_whole(problem, results, expected && expected->expected_weights,
+                                        pool, &whole, error);
     if (status != VKMHA_OK) {
         return status;
     }
-    vkmha_reference_outputs reference = {.output = ready.expected, .output_bound = ready.bound};
-    if (expected && expected->expected_weights) {
-        const vkmha_plan_params *plan = &problem->plan;
-        reference.weights = vkmha_pool_allocate(
-            pool, plan->batch_size * problem->layer.num_heads * plan->query_len * plan->key_len,
-            sizeof(double));
-        if (!reference.weights) {
-            return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
-        }
-    }
+    const vkmha_reference_outputs reference = {
+        .output = whole.output.expected,
+        .output_bound = whole.output.bound,
+        .weights = whole.weights,
+        .present_key = whole.present_key.expected,
+        .present_key_bound = whole.present_key.bound,
+        .present_value = whole.present_value.expected,
+        .present_value_bound = whole.present_value.bound,
+    };
     status = vkmha_reference_run(&problem->layer, &problem->plan, &problem->inputs, chains, NULL,
                                  &reference, error);
     if (status == VKMHA_OK && expected) {
         status = verify_case(problem, results, &reference, expected, pool, verdict, error);
     }
     if (status == VKMHA_OK && !problem->layer.attention_only) {
-        status = verify_stages(problem, chains, results, pool, verdict, error);
+        status = vkmha_verify_stages(problem, chains, results, pool, verdict, error);
     }
     if (status == VKMHA_OK) {
-        vkmha_judge(verdict, problem->layer.attention_only ? "attention" : "end to end",
-                    output_axes(problem, &sizes), ready.got, ready.expected, ready.bound, true);
+        judge_whole(problem, &whole, verdict);
     }
     return status;
 }

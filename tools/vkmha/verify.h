@@ -25,15 +25,17 @@ vkmha_status vkmha_trial_create(vkmha_device *device, const vkmha_problem *probl
 void vkmha_trial_finish(vkmha_trial *trial);
 
 /* What a run gave; the memory is the pool's. Projected tensors and attention: NULL where
- * attention_only or not asked. */
+ * attention_only or not asked; present ones: without has_present. */
 typedef struct vkmha_results {
-    float *output;
+    float *output; /* without the gaps of its strides */
+    float *present_key;
+    float *present_value;
     float *projected_query;
     float *projected_key;
     float *projected_value;
     float *attention;
     uint64_t stage_ns[VKMHA_NUM_STAGES]; /* 0 without timestamps */
-    bool is_overrun;                     /* something was written past an output's end */
+    bool is_overrun; /* something was written past an output's end, or between its elements */
 } vkmha_results;
 
 /* Outputs are filled with NaN before, so that what is not written is seen. */
@@ -100,6 +102,10 @@ typedef struct vkmha_projection {
     uint64_t rows;
     const vkmha_matrix *weight;
     const vkmha_vector *bias;
+    /* Of queries and keys that are turned; else NULL. */
+    const vkmha_rope *rope;
+    const int32_t *positions; /* [rows] */
+    uint32_t head_dim;
     vkmha_axes axes;  /* of `got` */
     const float *got; /* [rows, weight->rows] */
 } vkmha_projection;
@@ -109,22 +115,41 @@ enum {
 };
 
 /* The projections of a run that kept its stages, and their inputs: for the last, the device's own
- * attention. */
-void vkmha_projections_of(const vkmha_problem *problem, const vkmha_results *results,
-                          vkmha_projection *projections);
+ * attention. Errors: OUT_OF_MEMORY. */
+vkmha_status vkmha_projections_of(const vkmha_problem *problem, const vkmha_results *results,
+                                  vkmha_pool *pool, vkmha_projection *projections,
+                                  vkmha_error *error);
 
 /* is_exact: the sums are exact in fp32, so no error is allowed. */
 vkmha_status vkmha_verify_projection(const vkmha_projection *projection, uint64_t chain,
                                      bool is_exact, vkmha_pool *pool, vkmha_verdict *verdict,
                                      vkmha_error *error);
 
-/* The attention stage: `got` of the attention_only problem `stage`. */
+/* The attention stage: `got`, without gaps, of the attention_only problem `stage`. */
 vkmha_status vkmha_verify_attention(const vkmha_problem *stage, const vkmha_chains *chains,
                                     const char *name, const float *got, vkmha_pool *pool,
                                     vkmha_verdict *verdict, vkmha_error *error);
 
 /* The attention_only problem that a run's projected tensors make, for the reference. */
 vkmha_problem vkmha_attention_problem(const vkmha_problem *problem, const vkmha_results *results);
+
+/* [batch, query, feature] with projections, else heads as the layout says; packed: batch 1. */
+vkmha_axes vkmha_output_axes(const vkmha_problem *problem);
+
+/* Copies for judging, which may change them. Errors: OUT_OF_MEMORY. */
+typedef struct vkmha_answer {
+    float *got;
+    double *expected;
+    double *bound;
+} vkmha_answer;
+
+vkmha_status vkmha_answer_prepare(const float *got, uint64_t count, vkmha_pool *pool,
+                                  vkmha_answer *answer, vkmha_error *error);
+
+/* Judges each stage of a run that kept them. */
+vkmha_status vkmha_verify_stages(const vkmha_problem *problem, const vkmha_chains *chains,
+                                 const vkmha_results *results, vkmha_pool *pool,
+                                 vkmha_verdict *verdict, vkmha_error *error);
 
 /* One line: "stage S, element [..]: got .., expected .., bound ..". */
 void vkmha_verdict_describe(const vkmha_verdict *verdict, char *text, size_t size);
