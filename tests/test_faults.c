@@ -70,7 +70,7 @@ static void run_on_target(const vkmha_test_target *target)
     cr_assert_eq(vkmha_layer_create(target->device, &current->layer, &layer, &error), VKMHA_OK,
                  "%s", error.message);
     vkmha_plan_params params = current->plan;
-    params.project_kernel = target->project_kernel;
+    params.project_kernel = current->layer.attention_only ? NULL : target->project_kernel;
     params.attention_kernel = target->attention_kernel;
     cr_assert_eq(vkmha_plan_create(layer, &params, &plan, &error), VKMHA_OK, "%s", error.message);
     float *output = calloc(current->count + 1, sizeof(float));

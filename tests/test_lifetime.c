@@ -204,6 +204,38 @@ static vkmha_status open_hooked(const vkmha_device_params *params, vkmha_device 
 
 /* ---- One whole use of the library -------------------------------------------------------------------------- */
 
+/* A layer with tables of its own, and one run that appends to a cache: all of it, or nothing. */
+static vkmha_status use_cache(vkmha_device *device, vkmha_error *error)
+{
+    static const float sinks[2] = {0.5f, -1.0f};
+    float output[TOKENS * WIDTH];
+    vkmha_layer *layer = NULL;
+    vkmha_cache *cache = NULL;
+    vkmha_plan *plan = NULL;
+    vkmha_layer_params layer_given = layer_params();
+    layer_given.sinks = sinks;
+    layer_given.rope = (vkmha_rope){.style = VKMHA_ROPE_HALF, .max_positions = 2 * TOKENS};
+    vkmha_plan_params plan_given = plan_params(1);
+    plan_given.causal = VKMHA_CAUSAL_BOTTOM_RIGHT;
+    plan_given.cache_capacity = 2 * TOKENS;
+    vkmha_status status = vkmha_layer_create(device, &layer_given, &layer, error);
+    if (status == VKMHA_OK) {
+        status = vkmha_cache_create(layer, 1, 2 * TOKENS, &cache, error);
+    }
+    if (status == VKMHA_OK) {
+        status = vkmha_plan_create(layer, &plan_given, &plan, error);
+    }
+    if (status == VKMHA_OK) {
+        status = vkmha_run(plan, &(vkmha_inputs){.query = input, .cache = cache},
+                           &(vkmha_outputs){.output = output}, error);
+        cr_assert_eq(vkmha_cache_length(cache, 0), status == VKMHA_OK ? TOKENS : 0);
+    }
+    vkmha_layer_destroy(layer); /* before the cache, which keeps it alive */
+    vkmha_plan_destroy(plan);
+    vkmha_cache_destroy(cache);
+    return status;
+}
+
 /* Every step until one fails; what was made is destroyed. */
 static vkmha_status use_all(const vkmha_device_params *params, float *output, vkmha_error *error)
 {
@@ -213,6 +245,9 @@ static vkmha_status use_all(const vkmha_device_params *params, float *output, vk
     const vkmha_layer_params layer_given = layer_params();
     const vkmha_plan_params plan_given = plan_params(1);
     vkmha_status status = open_hooked(params, &device, error);
+    if (status == VKMHA_OK) {
+        status = use_cache(device, error);
+    }
     if (status == VKMHA_OK) {
         status = vkmha_layer_create(device, &layer_given, &layer, error);
     }

@@ -62,6 +62,12 @@ static void finish(vkmha_planned *planned)
     vkmha_packing_finish(&planned->packing, &host);
 }
 
+static uint64_t cache_elements(const vkmha_planned *planned, uint32_t dim)
+{
+    return planned->plan.batch_size * planned->layer.num_kv_heads * planned->plan.cache_capacity *
+           ((dim + 3) / 4 * 4);
+}
+
 static uint64_t resource_bytes(const vkmha_planned *planned, const vkmha_range *range)
 {
     vkmha_sizes sizes;
@@ -77,8 +83,26 @@ static uint64_t resource_bytes(const vkmha_planned *planned, const vkmha_range *
         return (sizes.mask_bytes + 3) / 4 * 4;
     case VKMHA_RESOURCE_ATTEND_KEYS:
         return (sizes.attend_keys + 3) / 4 * 4;
-    case VKMHA_RESOURCE_KEY_LENGTHS:
-        return (sizes.key_lengths * 4 + 15) / 16 * 16;
+    case VKMHA_RESOURCE_SEQUENCES:
+        return sizes.sequences * 32;
+    case VKMHA_RESOURCE_POSITIONS:
+        return sizes.positions * 4;
+    case VKMHA_RESOURCE_GATES:
+        return (sizes.head_gates * 4 + 15) / 16 * 16;
+    case VKMHA_RESOURCE_PAST_KEY:
+        return sizes.past_key * 4;
+    case VKMHA_RESOURCE_PAST_VALUE:
+        return sizes.past_value * 4;
+    case VKMHA_RESOURCE_CACHE_KEY:
+        return cache_elements(planned, planned->layer.head_dim) * 4;
+    case VKMHA_RESOURCE_CACHE_VALUE:
+        return cache_elements(planned, planned->layer.v_head_dim) * 4;
+    case VKMHA_RESOURCE_PRESENT_KEY:
+        return sizes.present_key * 4;
+    case VKMHA_RESOURCE_PRESENT_VALUE:
+        return sizes.present_value * 4;
+    case VKMHA_RESOURCE_OPTIONS:
+        return (sizeof(vkmha_attention_options) + 15) / 16 * 16;
     case VKMHA_RESOURCE_OUTPUT:
         return sizes.output * 4;
     case VKMHA_RESOURCE_WORKSPACE:
@@ -182,11 +206,21 @@ static void check_cover(const char *table, const vkmha_planned *planned)
             const uint64_t rows =
                 (uint64_t)step->push.attention.query_count * step->groups[1] * step->groups[2];
             const vkmha_attention_push *push = &step->push.attention;
+            if (step->variant->kernel == VKMHA_KERNEL_MERGE) {
+                /* It joins what the step before, which began these rows, left of all their keys. */
+                const uint64_t keys = planned->schedule.steps[i - 1].push.attention.key_end;
+                cr_assert_eq(push->num_chunks, (keys + VKMHA_KEY_CHUNK - 1) / VKMHA_KEY_CHUNK,
+                             "%s", table);
+                last_rows += rows;
+                continue;
+            }
+            const bool is_split = (step->constants.CLASSES & VKMHA_CLASS_SPLIT) != 0;
             next_key = push->flags & VKMHA_FLAG_FIRST ? 0 : next_key;
             cr_assert_eq(push->key_begin, next_key, "%s: keys %u.. where %llu.. were next", table,
                          push->key_begin, (unsigned long long)next_key);
-            cr_assert(push->key_end % VKMHA_KEY_CHUNK == 0 || push->flags & VKMHA_FLAG_LAST);
-            cr_assert(push->key_end == plan->key_len || !(push->flags & VKMHA_FLAG_LAST) ||
+            const bool is_end = is_split || (push->flags & VKMHA_FLAG_LAST) != 0;
+            cr_assert(push->key_end % VKMHA_KEY_CHUNK == 0 || is_end);
+            cr_assert(push->key_end == plan->key_len || !is_end ||
                       plan->causal != VKMHA_CAUSAL_NONE);
             next_key = push->key_end;
             first_rows += push->flags & VKMHA_FLAG_FIRST ? rows : 0;
@@ -492,4 +526,29 @@ Test(plan, row_0_is_always_valid)
             }
         }
     }
+}
+
+/* Packed rows are whole in their windows; a mask's are padded by sequence, and can be cut. */
+Test(plan, packed_masks_are_cut)
+{
+    const vkmha_layer_params layer = layer_of(2, 2, 16, 16, true);
+    const vkmha_plan_params plan = {.batch_size = 2,
+                                    .query_len = 8192,
+                                    .key_len = 8192,
+                                    .is_packed = true,
+                                    .total_queries = 10000,
+                                    .total_keys = 10000,
+                                    .mask = VKMHA_MASK_ADDITIVE,
+                                    .mask_dims = {1, 1, 8192, 8192}};
+    vkmha_planned planned;
+    vkmha_limits limits = limit_tables[0].limits;
+    limits.max_storage_range_bytes = 1u << 27;
+    limits.max_allocation_bytes = 1u << 30;
+    plan_for(&limits, &layer, &plan, &planned);
+    cr_assert_eq(planned.status, VKMHA_OK, "%s", planned.error.message);
+    for (uint32_t i = 0; i < planned.schedule.num_steps; i++) {
+        check_step("packed", &limits, &planned, &planned.schedule.steps[i],
+                   limits.max_work_per_dispatch);
+    }
+    finish(&planned);
 }
