@@ -77,6 +77,11 @@ vkmha_problem vkmha_attention_problem(const vkmha_problem *problem, const vkmha_
     return stage;
 }
 
+static bool same_strides(const vkmha_strides *a, const vkmha_strides *b)
+{
+    return a->offset == b->offset && a->batch == b->batch && a->row == b->row && a->head == b->head;
+}
+
 /* Rows [rows, features] of an input, one after the other; the input itself where it lies so. */
 static vkmha_status gather_rows(const vkmha_problem *problem, vkmha_role role, vkmha_pool *pool,
                                 const float **rows, vkmha_error *error)
@@ -85,7 +90,7 @@ static vkmha_status gather_rows(const vkmha_problem *problem, vkmha_role role, v
                              vkmha_problem_value(problem)};
     const vkmha_span from = vkmha_problem_span(problem, role);
     const vkmha_span to = vkmha_problem_contiguous(problem, role);
-    if (memcmp(&from.strides, &to.strides, sizeof(from.strides)) == 0) {
+    if (same_strides(&from.strides, &to.strides)) {
         *rows = inputs[role];
         return VKMHA_OK;
     }

@@ -6,10 +6,10 @@
 
 /* Honest rounding errors are spread over their bound; a wrong kernel pushes many elements to it. One
  * rounding, as of a score beside a large mask, is uniform: 1 / sqrt(3) = 0.58 of its bound, and the
- * features of a row share it, so that a tensor may be made of some tens of samples. */
+ * features of a row share it, so that rows are the samples, and few of them tell nothing. */
 static const double max_rms_ratio = 0.7;
 enum {
-    MIN_RMS_COUNT = 256,
+    MIN_RMS_ROWS = 64,
 };
 
 /* ---- One tensor ---------------------------------------------------------------------------- */
@@ -55,8 +55,9 @@ void vkmha_judge(vkmha_verdict *verdict, const char *stage, vkmha_axes axes, flo
     vkmha_judgement judgement = {.stage = stage, .is_bound = is_bound};
     vkmha_comparison *comparison = &judgement.comparison;
     vkmha_compare(got, expected, bound, count, comparison);
+    const uint64_t features = axes.dims[strlen(axes.letters) - 1];
     const bool is_spread =
-        !is_bound || count < MIN_RMS_COUNT || comparison->rms_ratio <= max_rms_ratio;
+        !is_bound || count < MIN_RMS_ROWS * features || comparison->rms_ratio <= max_rms_ratio;
     if (verdict->count < VKMHA_MAX_JUDGEMENTS) {
         verdict->judgements[verdict->count++] = judgement;
     }
