@@ -120,7 +120,7 @@ static vkmha_status check_slot(const vkmha_plan *plan, const vkmha_slot *slot,
 /* ---- Descriptor sets
  * -------------------------------------------------------------------------------- */
 
-static VkDescriptorBufferInfo resolve(const vkmha_plan *plan, const vkmha_buffers *buffers,
+static VkDescriptorBufferInfo resolve(const vkmha_plan *plan, vkmha_buffers *buffers,
                                       const vkmha_range *range)
 {
     const vkmha_device *device = plan->layer->device;
@@ -133,15 +133,14 @@ static VkDescriptorBufferInfo resolve(const vkmha_plan *plan, const vkmha_buffer
     case VKMHA_RESOURCE_NULL_UNIFORM:
         return (VkDescriptorBufferInfo){device->null_uniform.buffer, 0, range->bytes};
     default: {
-        vkmha_buffers members = *buffers;
-        const vkmha_buffer *buffer = vkmha_slot_buffer(&members, range->resource);
+        const vkmha_buffer *buffer = vkmha_slot_buffer(buffers, range->resource);
         return (VkDescriptorBufferInfo){buffer->buffer, buffer->offset + range->offset,
                                         range->bytes};
     }
     }
 }
 
-static void write_set(const vkmha_bindings *bindings, const vkmha_buffers *buffers,
+static void write_set(const vkmha_bindings *bindings, vkmha_buffers *buffers,
                       const vkmha_step *step)
 {
     const vkmha_device *device = bindings->plan->layer->device;
@@ -188,7 +187,7 @@ vkmha_status vkmha_bindings_update(vkmha_bindings *bindings, const vkmha_buffers
     const vkmha_schedule *schedule = &bindings->plan->schedule;
     for (uint32_t i = 0; i < schedule->num_steps; i++) {
         if (i == 0 || schedule->steps[i].set != schedule->steps[i - 1].set) {
-            write_set(bindings, buffers, &schedule->steps[i]);
+            write_set(bindings, &members, &schedule->steps[i]);
         }
     }
     return VKMHA_OK;

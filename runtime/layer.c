@@ -27,9 +27,10 @@ static const vkmha_vector *bias_of(const vkmha_layer_params *layer, uint32_t sec
     return biases[section];
 }
 
-/* The section that holds `column` of a matrix, and the row of its weight there; false: a padding column. */
-static bool find_row(const vkmha_packing *packing, uint32_t matrix, uint32_t column, uint32_t *section,
-                     uint64_t *row)
+/* The section that holds `column` of a matrix, and the row of its weight there; false: a padding
+ * column. */
+static bool find_row(const vkmha_packing *packing, uint32_t matrix, uint32_t column,
+                     uint32_t *section, uint64_t *row)
 {
     for (uint32_t i = 0; i < VKMHA_NUM_SECTIONS; i++) {
         const vkmha_section *candidate = &packing->sections[i];
@@ -47,7 +48,8 @@ static bool find_row(const vkmha_packing *packing, uint32_t matrix, uint32_t col
     return false;
 }
 
-/* Floats first..first+count of one column: `input_heads` runs of input_dim features, each zero-padded. */
+/* Floats first..first+count of one column: `input_heads` runs of input_dim features, each
+ * zero-padded. */
 static void pack_column(const vkmha_matrix *weight, const vkmha_section *section, uint64_t row,
                         uint32_t first, uint32_t count, float *destination)
 {
@@ -132,11 +134,6 @@ static void fill_rotation(const void *source, uint64_t first, uint64_t bytes, vo
     vkmha_rotation_fill(source, first / 4, bytes / 4, destination);
 }
 
-static void fill_tables(const void *source, uint64_t first, uint64_t bytes, void *destination)
-{
-    memcpy(destination, (const char *)source + first, (size_t)bytes);
-}
-
 static vkmha_status upload_tables(vkmha_layer *layer, const vkmha_layer_params *params,
                                   vkmha_error *error)
 {
@@ -150,8 +147,9 @@ static vkmha_status upload_tables(vkmha_layer *layer, const vkmha_layer_params *
             return vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
         }
         vkmha_tables_fill(params, &packing->tables, values);
+        const vkmha_byte_source source = {values, piece->bytes};
         status = vkmha_upload(layer->device, &layer->blocks[piece->block], piece->offset,
-                              piece->bytes, fill_tables, values, error);
+                              piece->bytes, vkmha_fill_bytes, &source, error);
         vkmha_host_release(host, values);
     }
     piece = &packing->pieces[packing->rotation_piece];
@@ -237,7 +235,8 @@ vkmha_status vkmha_layer_create(vkmha_device *device, const vkmha_layer_params *
     made->params = checked;
     forget_host_data(&made->params);
     vkmha_device_retain(device);
-    status = vkmha_packing_init(&device->info.limits, &checked, &device->host, &made->packing, error);
+    status =
+        vkmha_packing_init(&device->info.limits, &checked, &device->host, &made->packing, error);
     if (status == VKMHA_OK) {
         made->blocks =
             vkmha_host_allocate(&device->host, made->packing.num_blocks, sizeof(vkmha_block));
@@ -246,10 +245,10 @@ vkmha_status vkmha_layer_create(vkmha_device *device, const vkmha_layer_params *
         }
     }
     for (uint32_t i = 0; status == VKMHA_OK && i < made->packing.num_blocks; i++) {
-        status = vkmha_block_create(
-            device, made->packing.block_bytes[i],
-            VK_BUFFER_USAGE_STORAGE_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
-            VKMHA_MEMORY_DEVICE, &made->blocks[i], error);
+        status = vkmha_block_create(device, made->packing.block_bytes[i],
+                                    VK_BUFFER_USAGE_STORAGE_BUFFER_BIT |
+                                        VK_BUFFER_USAGE_TRANSFER_DST_BIT,
+                                    VKMHA_MEMORY_DEVICE, &made->blocks[i], error);
     }
     if (status == VKMHA_OK) {
         status = upload_pieces(made, &checked, error);

@@ -197,6 +197,17 @@ static vkmha_status copy(vkmha_device *device, VkBuffer source, uint64_t source_
     return status;
 }
 
+void vkmha_fill_bytes(const void *source, uint64_t first, uint64_t bytes, void *destination)
+{
+    const vkmha_byte_source *given = source;
+    const uint64_t left = given->bytes > first ? given->bytes - first : 0;
+    const uint64_t count = left < bytes ? left : bytes;
+    if (count > 0) {
+        memcpy(destination, (const char *)given->data + first, (size_t)count);
+    }
+    memset((char *)destination + count, 0, (size_t)(bytes - count));
+}
+
 vkmha_status vkmha_upload(vkmha_device *device, vkmha_block *block, uint64_t offset, uint64_t bytes,
                           vkmha_fill *fill, const void *source, vkmha_error *error)
 {

@@ -31,6 +31,14 @@ void vkmha_block_destroy(vkmha_device *device, vkmha_block *block);
 /* Writes `bytes` bytes, starting at byte `first` of a tensor, to `destination`. Both are multiples of 4. */
 typedef void vkmha_fill(const void *source, uint64_t first, uint64_t bytes, void *destination);
 
+/* Bytes as they are, for vkmha_fill_bytes: what is asked for behind them is zero. */
+typedef struct vkmha_byte_source {
+    const void *data;
+    uint64_t bytes;
+} vkmha_byte_source;
+
+vkmha_fill vkmha_fill_bytes;
+
 /* Fills bytes of a tensor into a block: straight where it is mapped, else through a bounded staging buffer. */
 vkmha_status vkmha_upload(vkmha_device *device, vkmha_block *block, uint64_t offset, uint64_t bytes,
                           vkmha_fill *fill, const void *source, vkmha_error *error) VKMHA_CHECKED;

@@ -13,6 +13,12 @@ enum { VKMHA_MAX_OFFSET = 1 << 30 };
 enum { VKMHA_MAX_HEAD_DIM = 256 };
 
 
+/* Keys of a sequence: past and new ones, or a cache's capacity. */
+static inline uint64_t vkmha_all_keys(const vkmha_plan_params *plan)
+{
+    return plan->cache_capacity ? plan->cache_capacity : plan->past_len + plan->key_len;
+}
+
 vkmha_status vkmha_check_range(const char *field, uint64_t value, uint64_t low, uint64_t high,
                                vkmha_error *error) VKMHA_CHECKED;
 

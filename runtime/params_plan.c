@@ -210,11 +210,6 @@ static vkmha_status check_windows(const vkmha_plan_params *given, vkmha_error *e
 
 /* ---- Tensors --------------------------------------------------------------------------------- */
 
-static uint64_t all_keys_of(const vkmha_plan_params *given)
-{
-    return given->cache_capacity ? given->cache_capacity : given->past_len + given->key_len;
-}
-
 static vkmha_status check_mask(const vkmha_layer_params *layer, const vkmha_plan_params *given,
                                vkmha_error *error)
 {
@@ -232,7 +227,7 @@ static vkmha_status check_mask(const vkmha_layer_params *layer, const vkmha_plan
                                 : "past_len + key_len =",
     };
     const uint64_t full[4] = {given->batch_size, layer->num_heads, given->query_len,
-                              all_keys_of(given)};
+                              vkmha_all_keys(given)};
     for (uint32_t axis = 0; axis < 4; axis++) {
         const uint64_t size = given->mask_dims[axis];
         if (given->mask == VKMHA_MASK_NONE) {
@@ -303,7 +298,7 @@ static vkmha_status check_sizes(const vkmha_layer_params *layer, const vkmha_pla
         uint64_t factors[5];
     } tensors[] = {
         {"query", {batch, given->query_len, widest_query > embed ? widest_query : embed, 8, 1}},
-        {"key", {batch, all_keys_of(given), widest_query > key ? widest_query : key, 8, 1}},
+        {"key", {batch, vkmha_all_keys(given), widest_query > key ? widest_query : key, 8, 1}},
         {"mask",
          {given->mask_dims[0], given->mask_dims[1], given->mask_dims[2], given->mask_dims[3], 8}},
     };

@@ -266,8 +266,7 @@ void vkmha_plan_sizes(const vkmha_layer_params *layer, const vkmha_plan_params *
     const uint64_t batch = plan->batch_size;
     const uint64_t queries = plan->is_packed ? plan->total_queries : batch * plan->query_len;
     const uint64_t keys = plan->is_packed ? plan->total_keys : batch * plan->key_len;
-    const uint64_t all_keys =
-        plan->cache_capacity ? plan->cache_capacity : plan->past_len + plan->key_len;
+    const uint64_t all_keys = vkmha_all_keys(plan);
     const bool has_sequences = plan->has_key_lengths || plan->has_first_keys ||
                                plan->has_position_offsets || plan->cache_capacity ||
                                plan->is_packed;

@@ -2,7 +2,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "pipeline.h"
 
@@ -41,28 +40,20 @@ static vkmha_status get_pipelines(vkmha_plan *plan, vkmha_error *error)
     return VKMHA_OK;
 }
 
-static void fill_options(const void *source, uint64_t first, uint64_t bytes, void *destination)
-{
-    const vkmha_attention_options *options = source;
-    const uint64_t left = sizeof(*options) > first ? sizeof(*options) - first : 0;
-    const uint64_t count = left < bytes ? left : bytes;
-    memset(destination, 0, (size_t)bytes);
-    memcpy(destination, (const char *)options + first, (size_t)count);
-}
-
 static vkmha_status upload_options(vkmha_plan *plan, vkmha_error *error)
 {
     vkmha_device *device = plan->layer->device;
+    const vkmha_byte_source source = {&plan->schedule.options, sizeof(plan->schedule.options)};
     if (plan->schedule.num_steps == 0) {
         return VKMHA_OK;
     }
-    vkmha_status status =
-        vkmha_block_create(device, VKMHA_OPTIONS_BYTES,
-                           VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT,
-                           VKMHA_MEMORY_DEVICE, &plan->options, error);
+    vkmha_status status = vkmha_block_create(
+        device, VKMHA_OPTIONS_BYTES,
+        VK_BUFFER_USAGE_UNIFORM_BUFFER_BIT | VK_BUFFER_USAGE_TRANSFER_DST_BIT, VKMHA_MEMORY_DEVICE,
+        &plan->options, error);
     return status != VKMHA_OK ? status
                               : vkmha_upload(device, &plan->options, 0, VKMHA_OPTIONS_BYTES,
-                                             fill_options, &plan->schedule.options, error);
+                                             vkmha_fill_bytes, &source, error);
 }
 
 static void log_kernels(const vkmha_plan *plan)

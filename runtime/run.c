@@ -19,26 +19,7 @@ static vkmha_block *block_of(vkmha_run_state *state, vkmha_resource resource)
     return &state->blocks[resource - VKMHA_RESOURCE_QUERY];
 }
 
-static void copy_bytes(const void *source, uint64_t first, uint64_t bytes, void *destination)
-{
-    memcpy(destination, (const char *)source + first, (size_t)bytes);
-}
-
-/* A tensor of bytes that is uploaded in words: what is missing of the last word is zero. */
-typedef struct vkmha_byte_source {
-    const void *data;
-    uint64_t bytes;
-} vkmha_byte_source;
-
-static void copy_padded(const void *source, uint64_t first, uint64_t bytes, void *destination)
-{
-    const vkmha_byte_source *tensor = source;
-    const uint64_t left = tensor->bytes - first;
-    const uint64_t count = left < bytes ? left : bytes;
-    memcpy(destination, (const char *)tensor->data + first, (size_t)count);
-    memset((char *)destination + count, 0, (size_t)(bytes - count));
-}
-
+/* Whole words, or a uniform block's whole vectors: what is missing of the last is zero. */
 static vkmha_status upload_tensor(vkmha_device *device, const void *data, uint64_t bytes,
                                   VkBufferUsageFlags usage, vkmha_block *block, vkmha_error *error)
 {
@@ -54,8 +35,7 @@ static vkmha_status upload_tensor(vkmha_device *device, const void *data, uint64
         return status;
     }
     const vkmha_byte_source source = {data, bytes};
-    return padded == bytes ? vkmha_upload(device, block, 0, bytes, copy_bytes, data, error)
-                           : vkmha_upload(device, block, 0, padded, copy_padded, &source, error);
+    return vkmha_upload(device, block, 0, padded, vkmha_fill_bytes, &source, error);
 }
 
 /* Sequences and positions, made for this run. */

@@ -142,6 +142,20 @@ typedef struct vkmha_box {
     uint64_t rows;
 } vkmha_box;
 
+/* A tensor of the caller's by its checked strides; `features` of each row are reached. */
+vkmha_view vkmha_strided_view(vkmha_resource resource, const vkmha_strides *strides,
+                              uint64_t features);
+
+/* Contiguous heads: [batch, heads, rows, pitch]. */
+vkmha_view vkmha_heads_view(vkmha_resource resource, uint64_t offset, uint64_t heads, uint64_t rows,
+                            uint32_t pitch);
+
+/* Whether every row starts and ends at a vec4. */
+bool vkmha_view_is_vector(const vkmha_view *view);
+
+/* The view as kernels are told of it, element 0 at `base` of its window. */
+vkmha_tensor_push vkmha_view_push(const vkmha_view *view, uint32_t base);
+
 /* Bytes from the first to the last element of the box, plus what alignment may add. */
 uint64_t vkmha_box_bytes(const vkmha_planner *planner, const vkmha_view *view,
                          const vkmha_box *box);

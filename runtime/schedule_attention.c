@@ -259,7 +259,6 @@ vkmha_status vkmha_schedule_attention(vkmha_planner *planner)
     chains->value = all_keys + 1;
     chains->rescale =
         all_keys / tile->columns + 1 + vkmha_chunk_round_up(all_keys) / VKMHA_KEY_CHUNK;
-    schedule->options = vkmha_attention_options_of(planner);
     const uint64_t heads = plan->batch_size * planner->layer->num_heads;
     schedule->tiles = heads * vkmha_count_tiles(planner, tile->rows, tile->columns);
     schedule->all_tiles = heads * ((plan->query_len + tile->rows - 1) / tile->rows) *

@@ -18,11 +18,9 @@ typedef struct vkmha_attention {
 
 /* ---- schedule_attention_box.c: tensors, options, and parts of them ---- */
 
-/* Fills in all but the variants, tiles and max_keys, and the tile's constants that tensors and
+/* Fills in all but the variants, tiles and max_keys; the schedule's options; and the tile's constants that tensors and
  * options decide. */
-void vkmha_attention_describe(const vkmha_planner *planner, vkmha_attention *attention);
-
-vkmha_attention_options vkmha_attention_options_of(const vkmha_planner *planner);
+void vkmha_attention_describe(vkmha_planner *planner, vkmha_attention *attention);
 
 /* The rows of queries and results, and of key/value heads, that a box of query heads reaches. */
 vkmha_box vkmha_attention_query_box(const vkmha_planner *planner, const vkmha_box *box);

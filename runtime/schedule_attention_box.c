@@ -2,12 +2,6 @@
  * reaches. */
 #include "schedule_attention.h"
 
-static bool is_vector(const vkmha_view *view)
-{
-    return view->offset % 16 == 0 && view->batch_stride % 4 == 0 && view->head_stride % 4 == 0 &&
-           view->row_stride % 4 == 0 && view->row_elements % 4 == 0;
-}
-
 /* The options in use, as bits. */
 static uint32_t option_bits(const vkmha_planner *planner)
 {
@@ -53,7 +47,7 @@ static uint32_t class_bits(uint32_t options, const vkmha_plan_params *plan)
     return bits;
 }
 
-vkmha_attention_options vkmha_attention_options_of(const vkmha_planner *planner)
+static vkmha_attention_options describe_options(const vkmha_planner *planner)
 {
     const vkmha_layer_params *layer = planner->layer;
     const vkmha_plan_params *plan = planner->plan;
@@ -97,16 +91,18 @@ static uint32_t mask_element_bytes(vkmha_mask_type mask)
     return 4;
 }
 
-void vkmha_attention_describe(const vkmha_planner *planner, vkmha_attention *attention)
+void vkmha_attention_describe(vkmha_planner *planner, vkmha_attention *attention)
 {
     const vkmha_plan_params *plan = planner->plan;
     const vkmha_tensors *tensors = &attention->tensors;
     vkmha_tensors_describe(planner, &attention->tensors);
+    planner->schedule->options = describe_options(planner);
     vkmha_constants *constants = &attention->tile.constants;
-    constants->VECTOR_A = is_vector(&tensors->query) && is_vector(&tensors->key);
-    constants->VECTOR_B = is_vector(&tensors->value);
-    constants->VECTOR_C = is_vector(&tensors->output);
-    constants->CLASSES = class_bits(option_bits(planner), plan);
+    constants->VECTOR_A =
+        vkmha_view_is_vector(&tensors->query) && vkmha_view_is_vector(&tensors->key);
+    constants->VECTOR_B = vkmha_view_is_vector(&tensors->value);
+    constants->VECTOR_C = vkmha_view_is_vector(&tensors->output);
+    constants->CLASSES = class_bits(planner->schedule->options.bits, plan);
 
     const uint64_t *dims = plan->mask_dims;
     const uint64_t row = plan->mask == VKMHA_MASK_ATTEND_BITS ? (dims[3] + 31) / 32 : dims[3];

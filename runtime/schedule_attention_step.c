@@ -6,16 +6,6 @@ enum {
     SPLIT_GROUPS = 64
 }; /* dispatches of fewer workgroups leave devices idle: their keys are split */
 
-static vkmha_tensor_push tensor_push(const vkmha_view *view, uint32_t base)
-{
-    return (vkmha_tensor_push){
-        .base = base,
-        .batch_stride = (uint32_t)view->batch_stride,
-        .head_stride = (uint32_t)view->head_stride,
-        .row_stride = (uint32_t)view->row_stride,
-    };
-}
-
 /* Binds the inputs of keys: tensors, masks. */
 static void bind_keys(const vkmha_planner *planner, const vkmha_attention *attention,
                       const vkmha_box *box, vkmha_step *step)
@@ -26,12 +16,12 @@ static void bind_keys(const vkmha_planner *planner, const vkmha_attention *atten
     vkmha_range *bindings = step->bindings;
     uint32_t base = 0;
     bindings[VKMHA_BIND_KEY] = vkmha_box_window(planner, &attention->tensors.key, &keys, &base);
-    push->key = tensor_push(&attention->tensors.key, base);
+    push->key = vkmha_view_push(&attention->tensors.key, base);
     bindings[VKMHA_BIND_VALUE] = vkmha_box_window(planner, &attention->tensors.value, &keys, &base);
-    push->value = tensor_push(&attention->tensors.value, base);
+    push->value = vkmha_view_push(&attention->tensors.value, base);
     if (plan->mask != VKMHA_MASK_NONE) {
         bindings[VKMHA_BIND_MASK] = vkmha_box_window(planner, &attention->mask, box, &base);
-        push->mask = tensor_push(&attention->mask, base);
+        push->mask = vkmha_view_push(&attention->mask, base);
         push->flags |= plan->mask_dims[3] > 1 ? VKMHA_FLAG_MASK_KEYS : 0;
     }
     if (plan->has_attend_keys) {
@@ -47,7 +37,7 @@ vkmha_step vkmha_attention_step(const vkmha_planner *planner, const vkmha_attent
 {
     const uint32_t tile_rows = attention->tile.rows;
     const vkmha_box queries = vkmha_attention_query_box(planner, box);
-    const uint32_t options = vkmha_attention_options_of(planner).bits;
+    const uint32_t options = planner->schedule->options.bits;
     vkmha_step step = {
         .stage = VKMHA_STAGE_ATTENTION,
         .variant = attention->variant,
@@ -62,11 +52,11 @@ vkmha_step vkmha_attention_step(const vkmha_planner *planner, const vkmha_attent
     vkmha_range *bindings = step.bindings;
     bindings[VKMHA_BIND_QUERY] =
         vkmha_box_window(planner, &attention->tensors.query, &queries, &base);
-    push->query = tensor_push(&attention->tensors.query, base);
+    push->query = vkmha_view_push(&attention->tensors.query, base);
     bindings[VKMHA_BIND_OUTPUT] =
         vkmha_box_window(planner, &attention->tensors.output, &queries, &base);
     bindings[VKMHA_BIND_OUTPUT].is_written = true;
-    push->result = tensor_push(&attention->tensors.output, base);
+    push->result = vkmha_view_push(&attention->tensors.output, base);
 
     /* The kernel names every binding: those without a tensor get the query's window, which it only
      * reads. */
@@ -98,8 +88,7 @@ vkmha_step vkmha_attention_step(const vkmha_planner *planner, const vkmha_attent
     push->first_query = (uint32_t)box->first_row;
     push->query_count = (uint32_t)box->rows;
     push->first_head = (uint32_t)box->first_head;
-    push->position_offset =
-        (int32_t)(vkmha_position_offset(planner) + (int64_t)box->first_row);
+    push->position_offset = (int32_t)(vkmha_position_offset(planner) + (int64_t)box->first_row);
     return step;
 }
 

@@ -59,16 +59,6 @@ static bool fits(const vkmha_planner *planner, const vkmha_placement *placement,
            (!appends(placement) || vkmha_sequences_fit(planner, box->first_batch, box->batches));
 }
 
-static vkmha_tensor_push tensor_push(const vkmha_view *view, uint32_t base)
-{
-    return (vkmha_tensor_push){
-        .base = base,
-        .batch_stride = (uint32_t)view->batch_stride,
-        .head_stride = (uint32_t)view->head_stride,
-        .row_stride = (uint32_t)view->row_stride,
-    };
-}
-
 static vkmha_status emit(vkmha_planner *planner, const vkmha_placement *placement,
                          const vkmha_box *box)
 {
@@ -86,11 +76,11 @@ static vkmha_status emit(vkmha_planner *planner, const vkmha_placement *placemen
     vkmha_range *bindings = step.bindings;
     uint32_t base = 0;
     bindings[VKMHA_BIND_PLACE_SOURCE] = vkmha_box_window(planner, &placement->source, box, &base);
-    push->source = tensor_push(&placement->source, base);
+    push->source = vkmha_view_push(&placement->source, base);
     bindings[VKMHA_BIND_PLACE_TARGET] =
         vkmha_box_window(planner, &placement->target, &target, &base);
     bindings[VKMHA_BIND_PLACE_TARGET].is_written = true;
-    push->target = tensor_push(&placement->target, base);
+    push->target = vkmha_view_push(&placement->target, base);
     /* The kernel names these, and reaches them only where it appends or rotates. */
     bindings[VKMHA_BIND_ROTATION] = bindings[VKMHA_BIND_PLACE_SOURCE];
     bindings[VKMHA_BIND_POSITIONS] = bindings[VKMHA_BIND_PLACE_SOURCE];
@@ -190,19 +180,6 @@ static uint32_t rotation_bits(const vkmha_layer_params *layer)
     return 0;
 }
 
-static vkmha_view natural_heads(vkmha_resource resource, uint64_t heads, uint64_t rows,
-                                uint32_t dim)
-{
-    return (vkmha_view){
-        .resource = resource,
-        .element_bytes = 4,
-        .batch_stride = heads * rows * dim,
-        .head_stride = rows * dim,
-        .row_stride = dim,
-        .row_elements = dim,
-    };
-}
-
 static vkmha_box rows_box(const vkmha_tensors *tensors, uint64_t heads, uint64_t rows)
 {
     return (vkmha_box){0, tensors->batches, 0, heads, 0, rows};
@@ -246,14 +223,14 @@ vkmha_status vkmha_schedule_places(vkmha_planner *planner)
     }
     if (status == VKMHA_OK) {
         const vkmha_view source =
-            natural_heads(VKMHA_RESOURCE_PAST_KEY, heads, past, layer->head_dim);
+            vkmha_heads_view(VKMHA_RESOURCE_PAST_KEY, 0, heads, past, layer->head_dim);
         status = place(planner, "past keys", &source, &tensors.key, layer->head_dim, 0, 0,
                        vkmha_paired_features(layer) > 0 ? VKMHA_PLACE_PAIR : 0,
                        rows_box(&tensors, heads, past));
     }
     if (status == VKMHA_OK) {
         const vkmha_view source =
-            natural_heads(VKMHA_RESOURCE_PAST_VALUE, heads, past, layer->v_head_dim);
+            vkmha_heads_view(VKMHA_RESOURCE_PAST_VALUE, 0, heads, past, layer->v_head_dim);
         status = place(planner, "past values", &source, &tensors.value, layer->v_head_dim, 0, 0, 0,
                        rows_box(&tensors, heads, past));
     }
@@ -270,9 +247,9 @@ vkmha_status vkmha_schedule_presents(vkmha_planner *planner)
     vkmha_tensors tensors;
     vkmha_tensors_describe(planner, &tensors);
     const vkmha_view key =
-        natural_heads(VKMHA_RESOURCE_PRESENT_KEY, heads, tensors.all_rows, layer->head_dim);
-    const vkmha_view value =
-        natural_heads(VKMHA_RESOURCE_PRESENT_VALUE, heads, tensors.all_rows, layer->v_head_dim);
+        vkmha_heads_view(VKMHA_RESOURCE_PRESENT_KEY, 0, heads, tensors.all_rows, layer->head_dim);
+    const vkmha_view value = vkmha_heads_view(VKMHA_RESOURCE_PRESENT_VALUE, 0, heads,
+                                              tensors.all_rows, layer->v_head_dim);
     vkmha_status status = place(planner, "present keys", &tensors.key, &key, layer->head_dim, 0, 0,
                                 vkmha_paired_features(layer) > 0 ? VKMHA_PLACE_UNPAIR : 0,
                                 rows_box(&tensors, heads, tensors.all_rows));

@@ -300,13 +300,9 @@ static vkmha_status schedule_projection(vkmha_planner *planner, vkmha_projection
                           " loop trips, this driver ends loops after %" PRIu64,
                           matrix->depth, trips, planner->limits->max_loop_trips);
     }
-    const vkmha_view *input = &projection->input;
-    const vkmha_view *output = &projection->outputs[0];
     vkmha_constants *constants = &projection->tile.constants;
-    constants->VECTOR_A = input->offset % 16 == 0 && input->batch_stride % 4 == 0 &&
-                          input->row_stride % 4 == 0 && input->row_elements % 4 == 0;
-    constants->VECTOR_B = output->offset % 16 == 0 && output->batch_stride % 4 == 0 &&
-                          output->row_stride % 4 == 0 && projection->valid_columns % 4 == 0;
+    constants->VECTOR_A = vkmha_view_is_vector(&projection->input);
+    constants->VECTOR_B = vkmha_view_is_vector(&projection->outputs[0]);
     constants->ROTATE =
         projection->rotation[0] != VKMHA_NOT_ROTATED || projection->rotation[1] != VKMHA_NOT_ROTATED
             ? planner->layer->rope.dim
@@ -337,20 +333,6 @@ static vkmha_status schedule_projection(vkmha_planner *planner, vkmha_projection
     return status;
 }
 
-/* A projected input, [batch, row, features] by its strides. */
-static vkmha_view feature_view(vkmha_resource resource, const vkmha_strides *strides,
-                               uint64_t features)
-{
-    return (vkmha_view){
-        .resource = resource,
-        .offset = strides->offset * 4,
-        .element_bytes = 4,
-        .batch_stride = strides->batch,
-        .row_stride = strides->row,
-        .row_elements = features,
-    };
-}
-
 static bool same_view(const vkmha_view *a, const vkmha_view *b)
 {
     return a->resource == b->resource && a->offset == b->offset &&
@@ -368,9 +350,9 @@ vkmha_status vkmha_schedule_projections(vkmha_planner *planner)
     vkmha_tensors tensors;
     vkmha_tensors_describe(planner, &tensors);
     const vkmha_view inputs[3] = {
-        feature_view(VKMHA_RESOURCE_QUERY, &plan->query_strides, layer->embed_dim),
-        feature_view(key, &plan->key_strides, layer->key_dim),
-        feature_view(value, &plan->value_strides, layer->value_dim),
+        vkmha_strided_view(VKMHA_RESOURCE_QUERY, &plan->query_strides, layer->embed_dim),
+        vkmha_strided_view(key, &plan->key_strides, layer->key_dim),
+        vkmha_strided_view(value, &plan->value_strides, layer->value_dim),
     };
     const vkmha_view *outputs[3] = {&tensors.query, &tensors.new_key, &tensors.new_value};
     const uint64_t rows[3] = {tensors.query_rows, tensors.new_rows, tensors.new_rows};
@@ -437,7 +419,7 @@ vkmha_status vkmha_schedule_output(vkmha_planner *planner)
                 .row_stride = tensors.output.row_stride,
                 .row_elements = matrix->depth,
             },
-        .outputs = {feature_view(VKMHA_RESOURCE_OUTPUT, &plan->output_strides, section->dim)},
+        .outputs = {vkmha_strided_view(VKMHA_RESOURCE_OUTPUT, &plan->output_strides, section->dim)},
         .rotation = {VKMHA_NOT_ROTATED, VKMHA_NOT_ROTATED},
         .end_column = section->pitch,
         .valid_columns = section->dim,

@@ -1,9 +1,8 @@
 /* Where the tensors of a plan lie, and the windows that do not depend on a box. */
 #include "schedule.h"
 
-/* Regions of heads: [batch, heads, rows, pitch]. */
-static vkmha_view head_region(vkmha_resource resource, uint64_t offset, uint64_t heads,
-                              uint64_t rows, uint32_t pitch)
+vkmha_view vkmha_heads_view(vkmha_resource resource, uint64_t offset, uint64_t heads, uint64_t rows,
+                            uint32_t pitch)
 {
     return (vkmha_view){
         .resource = resource,
@@ -16,8 +15,8 @@ static vkmha_view head_region(vkmha_resource resource, uint64_t offset, uint64_t
     };
 }
 
-static vkmha_view input_view(vkmha_resource resource, const vkmha_strides *strides,
-                             uint64_t features)
+vkmha_view vkmha_strided_view(vkmha_resource resource, const vkmha_strides *strides,
+                              uint64_t features)
 {
     return (vkmha_view){
         .resource = resource,
@@ -27,6 +26,22 @@ static vkmha_view input_view(vkmha_resource resource, const vkmha_strides *strid
         .head_stride = strides->head,
         .row_stride = strides->row,
         .row_elements = features,
+    };
+}
+
+bool vkmha_view_is_vector(const vkmha_view *view)
+{
+    return view->offset % 16 == 0 && view->batch_stride % 4 == 0 && view->head_stride % 4 == 0 &&
+           view->row_stride % 4 == 0 && view->row_elements % 4 == 0;
+}
+
+vkmha_tensor_push vkmha_view_push(const vkmha_view *view, uint32_t base)
+{
+    return (vkmha_tensor_push){
+        .base = base,
+        .batch_stride = (uint32_t)view->batch_stride,
+        .head_stride = (uint32_t)view->head_stride,
+        .row_stride = (uint32_t)view->row_stride,
     };
 }
 
@@ -75,9 +90,10 @@ void vkmha_tensors_describe(const vkmha_planner *planner, vkmha_tensors *tensors
         .query_rows = plan->is_packed ? plan->total_queries : plan->query_len,
         .new_rows = plan->is_packed ? plan->total_keys : plan->key_len,
         .all_rows = plan->is_packed ? plan->total_keys : sizes->all_keys,
-        .input_query = input_view(VKMHA_RESOURCE_QUERY, &plan->query_strides, layer->head_dim),
-        .input_key = input_view(key_input, &plan->key_strides, layer->head_dim),
-        .input_value = input_view(value_input, &plan->value_strides, layer->v_head_dim),
+        .input_query =
+            vkmha_strided_view(VKMHA_RESOURCE_QUERY, &plan->query_strides, layer->head_dim),
+        .input_key = vkmha_strided_view(key_input, &plan->key_strides, layer->head_dim),
+        .input_value = vkmha_strided_view(value_input, &plan->value_strides, layer->v_head_dim),
         .is_query_moved = moves_query(layer),
         .is_key_moved = moves_keys(layer, plan),
     };
@@ -85,18 +101,19 @@ void vkmha_tensors_describe(const vkmha_planner *planner, vkmha_tensors *tensors
     tensors->key = tensors->input_key;
     tensors->value = tensors->input_value;
     if (tensors->is_query_moved) {
-        tensors->query = head_region(VKMHA_RESOURCE_WORKSPACE, schedule->query.offset,
-                                     layer->num_heads, tensors->query_rows, key_pitch);
+        tensors->query = vkmha_heads_view(VKMHA_RESOURCE_WORKSPACE, schedule->query.offset,
+                                          layer->num_heads, tensors->query_rows, key_pitch);
     }
     if (tensors->is_key_moved) {
         const bool is_cached = plan->cache_capacity > 0;
-        tensors->key = head_region(is_cached ? VKMHA_RESOURCE_CACHE_KEY : VKMHA_RESOURCE_WORKSPACE,
-                                   is_cached ? 0 : schedule->key.offset, layer->num_kv_heads,
-                                   tensors->all_rows, key_pitch);
+        tensors->key =
+            vkmha_heads_view(is_cached ? VKMHA_RESOURCE_CACHE_KEY : VKMHA_RESOURCE_WORKSPACE,
+                             is_cached ? 0 : schedule->key.offset, layer->num_kv_heads,
+                             tensors->all_rows, key_pitch);
         tensors->value =
-            head_region(is_cached ? VKMHA_RESOURCE_CACHE_VALUE : VKMHA_RESOURCE_WORKSPACE,
-                        is_cached ? 0 : schedule->value.offset, layer->num_kv_heads,
-                        tensors->all_rows, value_pitch);
+            vkmha_heads_view(is_cached ? VKMHA_RESOURCE_CACHE_VALUE : VKMHA_RESOURCE_WORKSPACE,
+                             is_cached ? 0 : schedule->value.offset, layer->num_kv_heads,
+                             tensors->all_rows, value_pitch);
     }
     if (plan->is_packed) {
         /* One batch of all rows, whichever sequence a workgroup computes. */
@@ -110,7 +127,7 @@ void vkmha_tensors_describe(const vkmha_planner *planner, vkmha_tensors *tensors
     tensors->new_value.offset += plan->past_len * value_pitch * 4;
     if (layer->attention_only) {
         tensors->output =
-            input_view(VKMHA_RESOURCE_OUTPUT, &plan->output_strides, layer->v_head_dim);
+            vkmha_strided_view(VKMHA_RESOURCE_OUTPUT, &plan->output_strides, layer->v_head_dim);
         return;
     }
     /* Concatenation by layout: head h writes its columns of [batch, query, heads * pitch]. */

@@ -20,7 +20,7 @@ static char scratch_folder[64];
 
 static inline void scratch_create(void)
 {
-    strcpy(scratch_folder, "/tmp/vkmha_test_XXXXXX");
+    snprintf(scratch_folder, sizeof(scratch_folder), "/tmp/vkmha_test_XXXXXX");
     cr_assert_not_null(mkdtemp(scratch_folder));
 }
 

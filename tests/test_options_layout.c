@@ -184,6 +184,27 @@ Test(options_layout, layers_with_gaps)
 
 enum { KEYS = 75 };
 
+/* The plan's mask and another of another type that says the same: both right, by the same bits. */
+static void compare_masks(const vkmha_test_target *target, const vkmha_plan_params *plan,
+                          const vkmha_inputs *inputs, const char *name, vkmha_mask_type other_type,
+                          const void *other_mask, const char *other_name)
+{
+    vkmha_plan_params other_plan = *plan;
+    vkmha_inputs other_inputs = *inputs;
+    other_plan.mask = other_type;
+    other_inputs.mask = other_mask;
+    const vkmha_test_problem problem = vkmha_test_problem_of(name, &heads, plan, inputs, OUT);
+    const vkmha_test_problem other =
+        vkmha_test_problem_of(other_name, &heads, &other_plan, &other_inputs, OUT);
+    float *expected = vkmha_test_run(target, &problem);
+    vkmha_test_compare(target, &problem, NULL, expected);
+    float *output = vkmha_test_run(target, &other);
+    vkmha_test_compare(target, &other, NULL, output);
+    vkmha_test_same_bits(target, &other, name, output, expected, OUT);
+    free(output);
+    free(expected);
+}
+
 static void mask_bits(const vkmha_test_target *target)
 {
     enum { WORDS = (KEYS + 31) / 32 };
@@ -213,20 +234,9 @@ static void mask_bits(const vkmha_test_target *target)
                 bits[row * words + j / 32] |= attends ? 1u << j % 32 : 0;
             }
         }
-        vkmha_inputs inputs = {.query = query, .key = key, .value = value, .mask = bytes};
-        const vkmha_test_problem by_bytes =
-            vkmha_test_problem_of("mask of bytes", &heads, &plan, &inputs, OUT);
-        float *expected = vkmha_test_run(target, &by_bytes);
-        vkmha_test_compare(target, &by_bytes, NULL, expected);
-        plan.mask = VKMHA_MASK_ATTEND_BITS;
-        inputs.mask = bits;
-        const vkmha_test_problem by_bits =
-            vkmha_test_problem_of("mask of bits", &heads, &plan, &inputs, OUT);
-        float *output = vkmha_test_run(target, &by_bits);
-        vkmha_test_compare(target, &by_bits, NULL, output);
-        vkmha_test_same_bits(target, &by_bits, "bits and bytes", output, expected, OUT);
-        free(output);
-        free(expected);
+        const vkmha_inputs inputs = {.query = query, .key = key, .value = value, .mask = bytes};
+        compare_masks(target, &plan, &inputs, "mask of bytes", VKMHA_MASK_ATTEND_BITS, bits,
+                      "mask of bits");
         free(bytes);
         free(bits);
     }
@@ -275,20 +285,9 @@ static void mask_halves(const vkmha_test_target *target)
             halves[i] = i % 5 == 3 ? 0xfc00 : i % 91 == 7 ? 0xfbff : halves[i];
             floats[i] = halves[i] == 0xfc00 ? -INFINITY : half_value(halves[i]);
         }
-        vkmha_inputs inputs = {.query = query, .key = key, .value = value, .mask = floats};
-        const vkmha_test_problem by_floats =
-            vkmha_test_problem_of("mask of fp32", &heads, &plan, &inputs, OUT);
-        float *expected = vkmha_test_run(target, &by_floats);
-        vkmha_test_compare(target, &by_floats, NULL, expected);
-        plan.mask = VKMHA_MASK_ADDITIVE_F16;
-        inputs.mask = halves;
-        const vkmha_test_problem by_halves =
-            vkmha_test_problem_of("mask of fp16", &heads, &plan, &inputs, OUT);
-        float *output = vkmha_test_run(target, &by_halves);
-        vkmha_test_compare(target, &by_halves, NULL, output);
-        vkmha_test_same_bits(target, &by_halves, "fp16 and fp32", output, expected, OUT);
-        free(output);
-        free(expected);
+        const vkmha_inputs inputs = {.query = query, .key = key, .value = value, .mask = floats};
+        compare_masks(target, &plan, &inputs, "mask of fp32", VKMHA_MASK_ADDITIVE_F16, halves,
+                      "mask of fp16");
         free(floats);
         free(halves);
     }
