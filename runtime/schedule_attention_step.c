@@ -169,7 +169,9 @@ vkmha_status vkmha_emit_split(vkmha_planner *planner, const vkmha_attention *att
     step = whole;
     step.variant = attention->merge;
     step.constants = attention->merge_tile.constants;
-    step.constants.CLASSES = attention->tile.constants.CLASSES & VKMHA_CLASS_EXTRAS;
+    /* The extra keys come last, and bias_k's score is softcapped as any other. */
+    step.constants.CLASSES =
+        attention->tile.constants.CLASSES & (VKMHA_CLASS_EXTRAS | VKMHA_CLASS_SCORES);
     step.constants.VECTOR_A = attention->tile.constants.VECTOR_A;
     step.constants.VECTOR_C = attention->tile.constants.VECTOR_C;
     step.shared_bytes = attention->merge_tile.shared_bytes;

@@ -115,6 +115,38 @@ Test(options, F17_further_keys_keep_causal_order)
     vkmha_test_each_attention_row(further_keys);
 }
 
+/* bias_k's score is softcapped wherever it is joined: in one workgroup, and by the merge of many.
+ */
+static void capped_bias(const vkmha_test_target *target)
+{
+    enum { KEYS = 2 * 1024 + 5 };
+    const float query[] = {8.0f, 8.0f, 8.0f, 8.0f};
+    const float bias_k[] = {1.0f, 2.0f, 3.0f, 4.0f};
+    const float bias_v[] = {5.0f, 6.0f, 7.0f, 8.0f};
+    float *key = vkmha_test_allocate(4 * KEYS, sizeof(float));
+    float *value = vkmha_test_allocate(4 * KEYS, sizeof(float));
+    vkmha_test_generate(key, 4 * KEYS, 2, 1.0f);
+    vkmha_test_generate(value, 4 * KEYS, 3, 1.0f);
+    const vkmha_layer_params layer = {.num_heads = 1,
+                                      .head_dim = 4,
+                                      .softcap = 1.0f,
+                                      .bias_k = bias_k,
+                                      .bias_v = bias_v,
+                                      .attention_only = true};
+    const vkmha_inputs inputs = {.query = query, .key = key, .value = value};
+    for (uint64_t keys = 3; keys <= KEYS; keys += KEYS - 3) {
+        const vkmha_plan_params plan = {.batch_size = 1, .query_len = 1, .key_len = keys};
+        free(run(target, "softcapped bias_k", &layer, &plan, &inputs, 4));
+    }
+    free(key);
+    free(value);
+}
+
+Test(options, bias_k_is_softcapped_where_keys_are_split)
+{
+    vkmha_test_each_attention_row(capped_bias);
+}
+
 /* Weights as outputs: with a query of zeros and values that are rows of the identity. */
 static float *weights_of(const vkmha_test_target *target, const char *name,
                          vkmha_layer_params layer, vkmha_plan_params plan, uint32_t length)
