@@ -63,8 +63,8 @@ static bool can_run(same_way way, const vkmha_problem *problem)
         return plan->is_packed;
     case WAY_CACHED:
         /* A cache takes keys that it turns itself, and values by the layer's projections. */
-        return plan->past_len > 0 && !plan->has_key_lengths && problem->layer.attention_only &&
-               problem->layer.rope.style == VKMHA_ROPE_NONE;
+        return plan->past_len > 0 && plan->batch_size > 0 && !plan->has_key_lengths &&
+               problem->layer.attention_only && problem->layer.rope.style == VKMHA_ROPE_NONE;
     case WAY_CONTIGUOUS:
         return plan->query_strides.is_given || plan->key_strides.is_given ||
                plan->output_strides.is_given;

@@ -4,13 +4,27 @@
 #include <math.h>
 #include <string.h>
 
-/* Honest rounding errors are spread over their bound; a wrong kernel pushes many elements to it. One
- * rounding, as of a score beside a large mask, is uniform: 1 / sqrt(3) = 0.58 of its bound, and the
- * features of a row share it, so that rows are the samples, and few of them tell nothing. */
+/* Honest rounding errors are spread over their bound; a wrong kernel pushes many elements to it.
+ * One rounding, as of a score beside a large mask, is uniform: 1 / sqrt(3) = 0.58 of its bound, and
+ * the features of a row share it, so that rows are the samples, and few of them tell nothing. Where
+ * the bound is far above fp32's grain, large scores make it, and all rows may share their rounding.
+ */
 static const double max_rms_ratio = 0.7;
+static const double max_spread_bound = 1e-4; /* root mean square of the bound / of the expected */
 enum {
     MIN_RMS_ROWS = 64,
 };
+
+static bool is_fine(const double *expected, const double *bound, uint64_t count)
+{
+    double values = 0.0;
+    double bounds = 0.0;
+    for (uint64_t i = 0; i < count; i++) {
+        values += expected[i] * expected[i];
+        bounds += bound[i] * bound[i];
+    }
+    return bounds <= max_spread_bound * max_spread_bound * values;
+}
 
 /* ---- One tensor ---------------------------------------------------------------------------- */
 
@@ -56,8 +70,9 @@ void vkmha_judge(vkmha_verdict *verdict, const char *stage, vkmha_axes axes, flo
     vkmha_comparison *comparison = &judgement.comparison;
     vkmha_compare(got, expected, bound, count, comparison);
     const uint64_t features = axes.dims[strlen(axes.letters) - 1];
-    const bool is_spread =
-        !is_bound || count < MIN_RMS_ROWS * features || comparison->rms_ratio <= max_rms_ratio;
+    const bool is_spread = !is_bound || count < MIN_RMS_ROWS * features ||
+                           comparison->rms_ratio <= max_rms_ratio ||
+                           !is_fine(expected, bound, count);
     if (verdict->count < VKMHA_MAX_JUDGEMENTS) {
         verdict->judgements[verdict->count++] = judgement;
     }
