@@ -12,7 +12,6 @@ enum { VKMHA_MAX_OFFSET = 1 << 30 };
 
 enum { VKMHA_MAX_HEAD_DIM = 256 };
 
-
 /* Keys of a sequence: past and new ones, or a cache's capacity. */
 static inline uint64_t vkmha_all_keys(const vkmha_plan_params *plan)
 {

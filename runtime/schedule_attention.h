@@ -18,8 +18,8 @@ typedef struct vkmha_attention {
 
 /* ---- schedule_attention_box.c: tensors, options, and parts of them ---- */
 
-/* Fills in all but the variants, tiles and max_keys; the schedule's options; and the tile's constants that tensors and
- * options decide. */
+/* Fills in all but the variants, tiles and max_keys; the schedule's options; and the tile's
+ * constants that tensors and options decide. */
 void vkmha_attention_describe(vkmha_planner *planner, vkmha_attention *attention);
 
 /* The rows of queries and results, and of key/value heads, that a box of query heads reaches. */

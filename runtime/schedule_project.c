@@ -410,20 +410,13 @@ vkmha_status vkmha_schedule_output(vkmha_planner *planner)
         .num_sections = 1,
         .batches = tensors.batches,
         .positions = tensors.query_rows,
-        .input =
-            {
-                .resource = VKMHA_RESOURCE_WORKSPACE,
-                .offset = tensors.output.offset,
-                .element_bytes = 4,
-                .batch_stride = tensors.output.batch_stride,
-                .row_stride = tensors.output.row_stride,
-                .row_elements = matrix->depth,
-            },
+        .input = tensors.output,
         .outputs = {vkmha_strided_view(VKMHA_RESOURCE_OUTPUT, &plan->output_strides, section->dim)},
         .rotation = {VKMHA_NOT_ROTATED, VKMHA_NOT_ROTATED},
         .end_column = section->pitch,
         .valid_columns = section->dim,
     };
+    projection.input.row_elements = matrix->depth; /* of all heads */
     planner->schedule->chains.output = (uint64_t)matrix->depth + 1;
     return schedule_projection(planner, &projection);
 }

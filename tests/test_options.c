@@ -115,11 +115,10 @@ Test(options, F17_further_keys_keep_causal_order)
     vkmha_test_each_attention_row(further_keys);
 }
 
-/* bias_k's score is softcapped wherever it is joined: in one workgroup, and by the merge of many.
- */
+/* bias_k's score is softcapped in one workgroup, and where the merge of many joins it. */
 static void capped_bias(const vkmha_test_target *target)
 {
-    enum { KEYS = 2 * 1024 + 5 };
+    enum { KEYS = 2 * 1024 + 5 }; /* split over chunks */
     const float query[] = {8.0f, 8.0f, 8.0f, 8.0f};
     const float bias_k[] = {1.0f, 2.0f, 3.0f, 4.0f};
     const float bias_v[] = {5.0f, 6.0f, 7.0f, 8.0f};
@@ -134,8 +133,9 @@ static void capped_bias(const vkmha_test_target *target)
                                       .bias_v = bias_v,
                                       .attention_only = true};
     const vkmha_inputs inputs = {.query = query, .key = key, .value = value};
-    for (uint64_t keys = 3; keys <= KEYS; keys += KEYS - 3) {
-        const vkmha_plan_params plan = {.batch_size = 1, .query_len = 1, .key_len = keys};
+    const uint64_t lengths[] = {3, KEYS};
+    for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); i++) {
+        const vkmha_plan_params plan = {.batch_size = 1, .query_len = 1, .key_len = lengths[i]};
         free(run(target, "softcapped bias_k", &layer, &plan, &inputs, 4));
     }
     free(key);
