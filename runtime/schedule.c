@@ -223,6 +223,40 @@ static vkmha_status check_workspace(const vkmha_planner *planner)
     return VKMHA_OK;
 }
 
+/* Fields that no kernel obeys yet. */
+static vkmha_status check_unsupported(const vkmha_layer_params *layer,
+                                      const vkmha_plan_params *given, vkmha_error *error)
+{
+    const struct {
+        const char *field;
+        bool is_given;
+    } fields[] = {
+        {"weight_type", layer->weight_type != VKMHA_TYPE_F32},
+        {"cache_type", layer->cache_type != VKMHA_TYPE_F32},
+        {"query_type", given->query_type != VKMHA_TYPE_F32},
+        {"key_type", given->key_type != VKMHA_TYPE_F32},
+        {"value_type", given->value_type != VKMHA_TYPE_F32},
+        {"output_type", given->output_type != VKMHA_TYPE_F32},
+        {"has_lse", given->has_lse},
+        {"has_weights", given->has_weights},
+        {"has_mean_weights", given->has_mean_weights},
+        {"scores", given->scores != VKMHA_SCORES_NONE},
+        {"chosen_heads", given->chosen_heads || given->num_chosen_heads != 0},
+        {"chosen_queries", given->chosen_queries || given->num_chosen_queries != 0},
+        {"has_statistics", given->has_statistics},
+        {"has_key_mass", given->has_key_mass},
+        {"has_contributions", given->has_contributions},
+        {"has_gate_gradients", given->has_gate_gradients},
+    };
+    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+        if (fields[i].is_given) {
+            return vkmha_fail(error, VKMHA_ERROR_UNSUPPORTED, "%s is given, but not supported yet",
+                              fields[i].field);
+        }
+    }
+    return VKMHA_OK;
+}
+
 vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_params *layer,
                                  const vkmha_packing *packing, const vkmha_plan_params *plan,
                                  const vkmha_host *host, vkmha_schedule *schedule,
@@ -240,13 +274,17 @@ vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_p
         .max_work = plan->max_work_per_dispatch ? plan->max_work_per_dispatch
                                                 : limits->max_work_per_dispatch,
     };
+    vkmha_status status = check_unsupported(layer, plan, error);
+    if (status != VKMHA_OK) {
+        return status;
+    }
     vkmha_plan_sizes(layer, plan, &planner.sizes);
     const bool has_queries = planner.sizes.query_rows > 0;
     if (!has_queries &&
         (plan->batch_size == 0 || (plan->cache_capacity == 0 && !plan->has_present))) {
         return VKMHA_OK; /* nothing to do, and nothing needed for it */
     }
-    vkmha_status status = check_tensors(&planner);
+    status = check_tensors(&planner);
     if (status == VKMHA_OK) {
         status = place_regions(&planner);
     }

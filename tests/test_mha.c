@@ -205,8 +205,9 @@ static void alone(const vkmha_test_target *target)
         vkmha_test_problem one = problem; /* a view: the problem keeps the memory */
         one.plan.batch_size = 1;
         one.num_output /= batch_size;
-        one.inputs.query += b * problem.num_query / batch_size;
-        one.inputs.key += b * problem.num_key / batch_size;
+        one.inputs.query =
+            (const float *)problem.inputs.query + b * problem.num_query / batch_size;
+        one.inputs.key = (const float *)problem.inputs.key + b * problem.num_key / batch_size;
         one.inputs.key_lengths += b;
         float *output = vkmha_test_run(target, &one);
         vkmha_test_same_bits(target, &one, "an item alone", output, together + b * one.num_output,

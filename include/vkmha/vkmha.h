@@ -44,201 +44,11 @@
 #ifndef VKMHA_H
 #define VKMHA_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include <vkmha/vkmha_device.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-#ifndef VKMHA_API
-#if defined(_WIN32) && defined(VKMHA_SHARED)
-#ifdef VKMHA_BUILD
-#define VKMHA_API __declspec(dllexport)
-#else
-#define VKMHA_API __declspec(dllimport)
-#endif
-#elif defined(__GNUC__)
-#define VKMHA_API __attribute__((visibility("default")))
-#else
-#define VKMHA_API
-#endif
-#endif
-
-/* ---- Version ------------------------------------------------------------------------------------ */
-
-#define VKMHA_VERSION_MAJOR 0
-#define VKMHA_VERSION_MINOR 1
-#define VKMHA_VERSION_PATCH 0
-#define VKMHA_VERSION_NUMBER(major, minor, patch) ((major) * 1000000 + (minor) * 1000 + (patch))
-#define VKMHA_VERSION \
-    VKMHA_VERSION_NUMBER(VKMHA_VERSION_MAJOR, VKMHA_VERSION_MINOR, VKMHA_VERSION_PATCH)
-
-/* The version of the library in use, as VKMHA_VERSION_NUMBER makes it; compare it with VKMHA_VERSION.
- * Thread-safety: any thread. */
-VKMHA_API uint32_t vkmha_version(void);
-
-/* ---- Status ------------------------------------------------------------------------------------- */
-
-typedef enum vkmha_status {
-    VKMHA_OK = 0,
-    VKMHA_ERROR_INVALID_ARGUMENT, /* the call is wrong: mend the named field */
-    VKMHA_ERROR_UNSUPPORTED,      /* the call is right, this device or version cannot do it */
-    VKMHA_ERROR_NO_DEVICE,        /* no loader, driver or fitting device: use the reference */
-    VKMHA_ERROR_OUT_OF_MEMORY,    /* host or device memory: ask for less */
-    VKMHA_ERROR_DEVICE_LOST,      /* the device is gone: destroy everything made from it */
-    VKMHA_ERROR_FILE,             /* a file is missing, unreadable or malformed (vkmha_files.h) */
-} vkmha_status;
-
-/* One line of text: what went wrong, with the field, the value and the rule. */
-typedef struct vkmha_error {
-    vkmha_status status;
-    char message[508];
-} vkmha_error;
-
-/* A short name, "invalid argument". Never NULL. Thread-safety: any thread. */
-VKMHA_API const char *vkmha_status_name(vkmha_status status);
-
-/* ---- Host services ------------------------------------------------------------------------------ */
-
-typedef enum vkmha_log_level {
-    VKMHA_LOG_NONE = 0,
-    VKMHA_LOG_ERROR,
-    VKMHA_LOG_INFO, /* the device and the kernels chosen, once each */
-    VKMHA_LOG_DEBUG,
-} vkmha_log_level;
-
-/* Memory and messages. {0} is malloc and silence.
- * Thread-safety: the callbacks are called from whichever thread calls the library. */
-typedef struct vkmha_host {
-    void *user; /* handed to each callback */
-    /* Both or neither. `allocate` returns memory aligned for any type, or NULL; it need not be zeroed. */
-    void *(*allocate)(void *user, size_t bytes);
-    void (*release)(void *user, void *memory);
-    void (*log)(void *user, vkmha_log_level level, const char *message); /* NULL: silence */
-    vkmha_log_level log_level; /* the most detailed level that is passed on */
-} vkmha_host;
-
-/* ---- Devices ------------------------------------------------------------------------------------ */
-
-typedef enum vkmha_device_type {
-    VKMHA_DEVICE_OTHER = 0,
-    VKMHA_DEVICE_INTEGRATED,
-    VKMHA_DEVICE_DISCRETE,
-    VKMHA_DEVICE_VIRTUAL,
-    VKMHA_DEVICE_SOFTWARE, /* a CPU driver such as lavapipe or SwiftShader */
-} vkmha_device_type;
-
-/* Capability bits: what faster kernels may use beyond Vulkan 1.1 core's minimum. */
-enum {
-    /* shuffle, vote and arithmetic operations in compute; set only after a self-test on the device */
-    VKMHA_CAPABILITY_SUBGROUP = 1u << 0,
-};
-
-/* What the planner knows of a device. Filled once when a device is created. */
-typedef struct vkmha_limits {
-    vkmha_device_type device_type;
-    uint32_t capabilities; /* VKMHA_CAPABILITY_ bits that are usable */
-    uint32_t subgroup_size;
-    uint32_t max_workgroup_invocations;
-    uint32_t max_workgroup_size[3];
-    uint32_t max_groups[3];
-    uint32_t max_shared_bytes;
-    uint32_t max_push_constant_bytes;
-    uint32_t max_storage_buffers; /* in one shader */
-    uint64_t max_storage_range_bytes;
-    uint64_t max_uniform_range_bytes;
-    uint64_t max_allocation_bytes;
-    uint32_t storage_alignment_bytes; /* of a storage buffer's offset */
-    uint32_t uniform_alignment_bytes;
-    uint32_t non_coherent_atom_bytes;
-    uint64_t max_loop_trips;        /* of one invocation, all loops together; 0: no limit */
-    uint64_t max_work_per_dispatch; /* multiply-adds; the default by device type, or as given */
-    double timestamp_period_ns;     /* 0: this queue has no timestamps */
-} vkmha_limits;
-
-typedef struct vkmha_device_info {
-    char name[256];
-    char driver[512]; /* name and version as the driver tells them; else its version number */
-    uint32_t api_version; /* VkPhysicalDeviceProperties::apiVersion */
-    uint32_t vendor_id;
-    uint32_t device_id;
-    vkmha_limits limits;
-    char subgroup_status[128]; /* why VKMHA_CAPABILITY_SUBGROUP is set or not */
-} vkmha_device_info;
-
-/* Thread-safety: shared. Any number of threads may use one device at once. */
-typedef struct vkmha_device vkmha_device;
-
-typedef struct vkmha_device_params {
-    const char *name;    /* take the first device whose name contains this text, a software one too */
-    bool has_index;      /* take the device at `index` of the driver's order, a software one too */
-    uint32_t index;
-    bool allow_software; /* let the default choice end at a software device when there is no other */
-    uint32_t disabled_capabilities; /* VKMHA_CAPABILITY_ bits to leave unused */
-    uint64_t max_work_per_dispatch; /* multiply-adds; 0: the default of the device's type */
-    bool force_staging; /* go through staging buffers even where device memory is host-visible */
-    const vkmha_host *host; /* copied; NULL: {0} */
-    uint32_t reserved[8];
-} vkmha_device_params;
-
-/*
- * Opens a device of the library's own.
- *
- * Without name or index: the first discrete device, else integrated, else virtual or other, else, where
- * allow_software, a software one.
- *
- * params: NULL means {0}.
- * Default work limit (multiply-adds a dispatch): 2^35 discrete and software, 2^31 integrated, virtual and other. A
- * dispatch of that size stays below the two seconds after which drivers reset a GPU; lower it for slower
- * parts. Larger work is cut into dispatches, and by vkmha_run into submissions, with the same bits. The least
- * that a dispatch does is one workgroup's tile (in attention: of queries with 1024 keys).
- *
- * Errors: NO_DEVICE (no loader, driver, or no device that fits), INVALID_ARGUMENT, OUT_OF_MEMORY,
- * DEVICE_LOST. On failure *device is NULL.
- * Ownership: the caller destroys it. Layers and plans hold a reference, so the order of destruction is free.
- * Thread-safety: any thread.
- */
-VKMHA_API vkmha_status vkmha_device_create(const vkmha_device_params *params, vkmha_device **device,
-                                           vkmha_error *error);
-
-/* Releases the caller's reference; NULL is allowed. The device lives until its last layer is gone. */
-VKMHA_API void vkmha_device_destroy(vkmha_device *device);
-
-/* Thread-safety: any thread. */
-VKMHA_API void vkmha_device_get_info(const vkmha_device *device, vkmha_device_info *info);
-
-typedef struct vkmha_device_entry {
-    char name[256];
-    vkmha_device_type type;
-    uint32_t api_version;
-} vkmha_device_entry;
-
-/*
- * Lists the devices that the drivers show, in the order of vkmha_device_params.index.
- * entries: room for *count entries, or NULL to ask for the count alone. *count: in, the room; out, how many
- * there are (not more than `room` entries are written).
- * Errors: NO_DEVICE (no loader or driver), OUT_OF_MEMORY. Thread-safety: any thread.
- */
-VKMHA_API vkmha_status vkmha_device_list(vkmha_device_entry *entries, uint32_t *count, vkmha_error *error);
-
-typedef struct vkmha_kernel_info {
-    const char *name; /* static; "attention_direct_subgroup" */
-    bool usable;      /* on this device */
-    bool chosen;      /* for usual shapes on this device */
-    char reason[128]; /* why it is not usable; else empty */
-} vkmha_kernel_info;
-
-/* Tells about row `index` of the kernel table; false past its end. Thread-safety: any thread. */
-VKMHA_API bool vkmha_device_get_kernel(const vkmha_device *device, uint32_t index, vkmha_kernel_info *info);
-
-/*
- * Measures the device's fp32 multiply-add rate: 64 invocations a group, 16 independent chains each, 1000
- * trips, as many groups as keep it busy for 25 to 50 ms (or 65535). *flops: operations per second, two a multiply-add.
- * Errors: UNSUPPORTED (no timestamps), OUT_OF_MEMORY, DEVICE_LOST. Thread-safety: any thread.
- */
-VKMHA_API vkmha_status vkmha_device_measure_peak(vkmha_device *device, double *flops, vkmha_error *error);
 
 /* ---- Layers ------------------------------------------------------------------------------------- */
 
@@ -328,7 +138,10 @@ typedef struct vkmha_layer_params {
     vkmha_vector b_k;
     vkmha_vector b_v;
     vkmha_vector b_o;
-    uint32_t reserved[16];
+    /* How the device stores w_q..w_o (biases stay fp32). What is wider is rounded to nearest even; sums are fp32. */
+    vkmha_type weight_type;
+    vkmha_type cache_type; /* of a vkmha_cache, of past_key and past_value, present_key and present_value */
+    uint32_t reserved[14];
 } vkmha_layer_params;
 
 /*
@@ -401,6 +214,14 @@ typedef struct vkmha_strides {
     uint64_t head;
 } vkmha_strides;
 
+/* Where a score is looked at (ONNX's qk_matmul_output_mode). */
+typedef enum vkmha_scores {
+    VKMHA_SCORES_NONE = 0,
+    VKMHA_SCORES_SCALED, /* scale * (q . k), masked or not */
+    VKMHA_SCORES_CAPPED, /* after softcap */
+    VKMHA_SCORES_MASKED, /* what the softmax sees: with biases and masks; -Inf where a key is not allowed */
+} vkmha_scores;
+
 typedef struct vkmha_plan_params {
     uint64_t batch_size; /* as the lengths and totals, below 2^30 */
     uint64_t query_len;
@@ -440,12 +261,47 @@ typedef struct vkmha_plan_params {
     bool is_packed;
     uint64_t total_queries;
     uint64_t total_keys;
+    /* How the caller's tensors are stored; with key_is_query or value_is_key, as the tensor whose memory they share.
+     * What is read is exact; what is stored is rounded to nearest even, to Inf past the type's largest. */
+    vkmha_type query_type;
+    vkmha_type key_type;
+    vkmha_type value_type;
+    vkmha_type output_type;
+
+    /* What is told besides the output, each at the memory of what is asked; none changes a bit of the output. See
+     * vkmha_outputs for shapes. Where any is asked for, heads of gate 0 are computed, and left out of the output. */
+    bool has_lse;
+    bool has_weights;
+    bool has_mean_weights; /* of the chosen heads */
+    vkmha_scores scores;
+    const uint32_t *chosen_heads;   /* of weights, mean weights and scores; ascending. NULL: all. Not kept. */
+    uint32_t num_chosen_heads;
+    const uint32_t *chosen_queries; /* the same, of each sequence's query_len */
+    uint32_t num_chosen_queries;
+    bool has_statistics;
+    bool has_key_mass;
+    bool has_contributions;  /* not with attention_only, as the next */
+    bool has_gate_gradients; /* not with gates */
+
     uint64_t max_work_per_dispatch; /* multiply-adds; 0: the device's */
     /* Rows of the kernel table by name; NULL: chosen. project_kernel is refused where attention_only projects nothing. */
     const char *project_kernel;
     const char *attention_kernel;
     uint32_t reserved[16];
 } vkmha_plan_params;
+
+/* What one query's softmax looks like, weights as they are before gates. bias_k, the zero key and the sink count in the
+ * softmax, but not here. All 0 where no key is allowed. */
+typedef struct vkmha_statistics {
+    float entropy;       /* -sum_j w_j log w_j, in nats */
+    float max_weight;
+    float mean_distance; /* sum_j w_j |p - j| */
+    float previous;      /* the weight of key p - 1; 0 where it is not there or not allowed, as the next four */
+    float self;          /* of key p */
+    float next;          /* of key p + 1 */
+    float first;         /* of the sequence's first key (first_keys[b], else 0) */
+    float last;          /* of its last */
+} vkmha_statistics;
 
 typedef enum vkmha_stage {
     VKMHA_STAGE_PROJECT = 0, /* query, key and value projections */
@@ -548,9 +404,9 @@ VKMHA_API vkmha_status vkmha_cache_trim(vkmha_cache *cache, uint64_t b, uint64_t
  * in place of [batch_size, length, ..]. Given strides replace these. A tensor without elements may be NULL.
  */
 typedef struct vkmha_inputs {
-    const float *query;
-    const float *key;   /* NULL where the plan says key_is_query */
-    const float *value; /* NULL where the plan says value_is_key */
+    const void *query; /* of the plan's query_type, as the next two of theirs */
+    const void *key;   /* NULL where the plan says key_is_query */
+    const void *value; /* NULL where the plan says value_is_key */
     const void *mask;   /* as plan_params.mask and mask_dims say; NULL without a mask */
     const uint8_t *attend_keys; /* [batch_size, all keys], not zero = attend; NULL unless has_attend_keys */
     const int32_t *key_lengths; /* [batch_size], 0..all keys; NULL unless has_key_lengths */
@@ -561,15 +417,30 @@ typedef struct vkmha_inputs {
     const int32_t *cu_query_lens;    /* [batch_size + 1], from 0 to total_queries, not falling; NULL unless is_packed */
     const int32_t *cu_key_lens;      /* the same of keys */
     const float *head_gates;         /* [num_heads] or [batch_size, num_heads]; NULL without gates */
-    const float *past_key;   /* [batch_size, num_kv_heads, past_len, head_dim], already rotated; NULL without past_len */
-    const float *past_value; /* [batch_size, num_kv_heads, past_len, v_head_dim] */
+    const void *past_key;   /* [batch_size, num_kv_heads, past_len, head_dim] of cache_type, already rotated; NULL without
+                               past_len */
+    const void *past_value; /* [batch_size, num_kv_heads, past_len, v_head_dim] */
     struct vkmha_cache *cache; /* of the plan's layer, batch size and capacity; NULL without cache_capacity */
+    const float *output_gradient; /* dL/d output, as the output without gaps; NULL without has_gate_gradients */
 } vkmha_inputs;
 
 typedef struct vkmha_outputs {
-    float *output; /* [batch_size, query_len, output_dim]; attention_only: [.., num_heads, v_head_dim] in the layout */
-    float *present_key;   /* [batch_size, num_kv_heads, all keys, head_dim], rotated; NULL without has_present */
-    float *present_value; /* [batch_size, num_kv_heads, all keys, v_head_dim] */
+    void *output; /* of output_type: [batch_size, query_len, output_dim]; attention_only: [.., num_heads, v_head_dim] in
+                     the layout */
+    void *present_key;   /* [batch_size, num_kv_heads, all keys, head_dim] of cache_type, rotated; NULL without has_present */
+    void *present_value; /* [batch_size, num_kv_heads, all keys, v_head_dim] */
+    /* What the plan was asked to tell, contiguous; NULL where it was not. Packed: [batch_size, ..] with query_len rows too;
+     * those that a sequence does not have are queries without keys. Columns are all keys, then those of bias_k and the zero
+     * key where the layer has them; weights are 0 where a key is not allowed or not there. */
+    float *lse;          /* [batch_size, num_heads, query_len]: log(sum_j exp(score_j)); -Inf where no key is allowed */
+    float *weights;      /* [batch_size, chosen heads, chosen queries, columns], before gates */
+    float *mean_weights; /* [batch_size, chosen queries, columns] */
+    float *scores;       /* [batch_size, chosen heads, chosen queries, columns]; keys that are not there: 0, MASKED: -Inf */
+    vkmha_statistics *statistics; /* [batch_size, num_heads, query_len] */
+    float *key_mass;              /* [batch_size, num_heads, all keys]: sum_i w_ij */
+    float *contributions;  /* [batch_size, num_heads, query_len]: |gate_h o_ih W_O^h|, o_ih a head's row of attention */
+    float *gate_gradients; /* [batch_size, num_heads, query_len]: <dL/dy_i, o_ih W_O^h>. Their sum over queries is
+                              dL/dgate[b, h] (Michel et al. 2019, sec. 4.1); over sequences too, dL/dgate[h]. */
     /* Optional results of the stages, for proofs; NULL: not wanted. Only with projections. Packed: [1, total, ..]. */
     float *projected_query; /* [batch_size, query_len, num_heads, head_dim] */
     float *projected_key;   /* [batch_size, key_len, num_kv_heads, head_dim] */

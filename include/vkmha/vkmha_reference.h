@@ -22,8 +22,24 @@ extern "C" {
 typedef struct vkmha_reference_outputs {
     double *output;
     double *output_bound; /* largest |fp32 result - output| of an honest kernel, all stages together */
-    double *weights;      /* [batch_size, num_heads, query_len, all keys] softmax weights, before gates; 0 for keys that
-                             are not allowed. Not with is_packed. */
+    /* What vkmha_outputs tells besides the output, each with its bound, whether or not the plan asks for it (but
+     * chosen_heads, chosen_queries and scores are the plan's). */
+    double *lse; /* -INFINITY where no key is allowed; its bound is 0 there */
+    double *lse_bound;
+    double *weights;
+    double *weights_bound;
+    double *mean_weights;
+    double *mean_weights_bound;
+    double *scores; /* not where the plan's is NONE */
+    double *scores_bound;
+    double *statistics; /* [batch_size, num_heads, query_len, 8], in the order of vkmha_statistics */
+    double *statistics_bound;
+    double *key_mass;
+    double *key_mass_bound;
+    double *contributions;
+    double *contributions_bound;
+    double *gate_gradients; /* needs inputs.output_gradient */
+    double *gate_gradients_bound;
     double *present_key;  /* as vkmha_outputs; with or without has_present. Not with is_packed or a cache. */
     double *present_key_bound;
     double *present_value;

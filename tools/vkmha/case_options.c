@@ -148,8 +148,12 @@ vkmha_status vkmha_loader_options(vkmha_loader *load)
                                 load->head_dim};
         const uint64_t value[] = {load->batch_size, load->num_kv_heads, load->past_len,
                                   load->v_head_dim};
-        VKMHA_TRY(vkmha_loader_floats(load, "past_key", key, 4, &problem->inputs.past_key));
-        VKMHA_TRY(vkmha_loader_floats(load, "past_value", value, 4, &problem->inputs.past_value));
+        const float *past_key;
+        const float *past_value;
+        VKMHA_TRY(vkmha_loader_floats(load, "past_key", key, 4, &past_key));
+        VKMHA_TRY(vkmha_loader_floats(load, "past_value", value, 4, &past_value));
+        problem->inputs.past_key = past_key;
+        problem->inputs.past_value = past_value;
     }
     return VKMHA_OK;
 }

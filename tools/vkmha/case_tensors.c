@@ -240,18 +240,22 @@ vkmha_status vkmha_loader_inputs(const vkmha_loader *load)
     vkmha_problem *problem = &load->loaded->problem;
     vkmha_plan_params *plan = &problem->plan;
     vkmha_inputs *inputs = &problem->inputs;
+    const float *query;
+    const float *key;
+    const float *value;
     VKMHA_TRY(vkmha_loader_sequence(load, "query", load->query_len, load->embed_dim,
-                                    load->num_heads, load->head_dim, &inputs->query));
+                                    load->num_heads, load->head_dim, &query));
     VKMHA_TRY(vkmha_loader_sequence(load, "key", load->key_len, load->key_dim, load->num_kv_heads,
-                                    load->head_dim, &inputs->key));
+                                    load->head_dim, &key));
     VKMHA_TRY(vkmha_loader_sequence(load, "value", load->key_len, load->value_dim,
-                                    load->num_kv_heads, load->v_head_dim, &inputs->value));
+                                    load->num_kv_heads, load->v_head_dim, &value));
+    inputs->query = query;
     plan->key_is_query = vkmha_loader_says(load, "alias_key", "", "query");
     plan->value_is_key =
         vkmha_loader_says(load, "alias_value", "", "key") ||
         (plan->key_is_query && vkmha_loader_says(load, "alias_value", "", "query"));
-    inputs->key = plan->key_is_query ? NULL : inputs->key;
-    inputs->value = plan->value_is_key ? NULL : inputs->value;
+    inputs->key = plan->key_is_query ? NULL : key;
+    inputs->value = plan->value_is_key ? NULL : value;
     return VKMHA_OK;
 }
 

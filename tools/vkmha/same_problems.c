@@ -113,8 +113,11 @@ vkmha_status vkmha_same_alone(const vkmha_problem *problem, uint64_t b, vkmha_po
     inputs->key_positions += plan->has_positions ? item.first_key_row : 0;
     inputs->head_gates += plan->has_gates_per_sequence ? b * num_heads : 0;
     const uint64_t past_rows = b * sizes.num_kv_heads * plan->past_len;
-    inputs->past_key += plan->past_len ? past_rows * problem->layer.head_dim : 0;
-    inputs->past_value += plan->past_len ? past_rows * sizes.v_head_dim : 0;
+    if (plan->past_len) {
+        inputs->past_key =
+            (const float *)inputs->past_key + past_rows * problem->layer.head_dim;
+        inputs->past_value = (const float *)inputs->past_value + past_rows * sizes.v_head_dim;
+    }
     if (plan->has_first_keys) {
         /* Of a longer sequence it may be past this one's end. */
         const int64_t last = (int64_t)(plan->past_len + item.new_keys);
