@@ -19,6 +19,11 @@ static uint64_t cache_bytes(const vkmha_plan *plan, uint32_t dim)
            vkmha_round_up(dim, 4) * 4;
 }
 
+static vkmha_slot told_slot(const char *field, bool is_used, uint64_t elements)
+{
+    return (vkmha_slot){field, is_used, false, elements * 4};
+}
+
 vkmha_slot vkmha_plan_slot(const vkmha_plan *plan, vkmha_resource resource)
 {
     const vkmha_layer_params *layer = &plan->layer->params;
@@ -59,6 +64,24 @@ vkmha_slot vkmha_plan_slot(const vkmha_plan *plan, vkmha_resource resource)
         return (vkmha_slot){"present_key", params->has_present, false, sizes->present_key * 4};
     case VKMHA_RESOURCE_PRESENT_VALUE:
         return (vkmha_slot){"present_value", params->has_present, false, sizes->present_value * 4};
+    case VKMHA_RESOURCE_OUTPUT_GRADIENT:
+        return told_slot("output_gradient", params->has_gate_gradients, sizes->output_gradient);
+    case VKMHA_RESOURCE_LSE:
+        return told_slot("lse", params->has_lse, sizes->lse);
+    case VKMHA_RESOURCE_TOLD_WEIGHTS:
+        return told_slot("weights", params->has_weights, sizes->weights);
+    case VKMHA_RESOURCE_MEAN_WEIGHTS:
+        return told_slot("mean_weights", params->has_mean_weights, sizes->mean_weights);
+    case VKMHA_RESOURCE_SCORES:
+        return told_slot("scores", params->scores != VKMHA_SCORES_NONE, sizes->scores);
+    case VKMHA_RESOURCE_STATISTICS:
+        return told_slot("statistics", params->has_statistics, sizes->statistics);
+    case VKMHA_RESOURCE_KEY_MASS:
+        return told_slot("key_mass", params->has_key_mass, sizes->key_mass);
+    case VKMHA_RESOURCE_CONTRIBUTIONS:
+        return told_slot("contributions", params->has_contributions, sizes->contributions);
+    case VKMHA_RESOURCE_GATE_GRADIENTS:
+        return told_slot("gate_gradients", params->has_gate_gradients, sizes->gate_gradients);
     case VKMHA_RESOURCE_OUTPUT:
         return (vkmha_slot){"output", true, false, sizes->output * 4};
     case VKMHA_RESOURCE_WORKSPACE:
@@ -78,7 +101,10 @@ vkmha_buffer *vkmha_slot_buffer(vkmha_buffers *buffers, vkmha_resource resource)
         &buffers->query,       &buffers->key,           &buffers->value,     &buffers->mask,
         &buffers->attend_keys, &buffers->sequences,     &buffers->positions, &buffers->head_gates,
         &buffers->past_key,    &buffers->past_value,    &buffers->cache_key, &buffers->cache_value,
-        &buffers->present_key, &buffers->present_value, &buffers->output,    &buffers->workspace,
+        &buffers->present_key, &buffers->present_value,
+        &buffers->output_gradient, &buffers->lse, &buffers->weights, &buffers->mean_weights,
+        &buffers->scores, &buffers->statistics, &buffers->key_mass, &buffers->contributions,
+        &buffers->gate_gradients, &buffers->output,    &buffers->workspace,
     };
     return members[resource - VKMHA_RESOURCE_QUERY];
 }

@@ -25,6 +25,11 @@ static vkmha_download from_region(const vkmha_plan *plan, const vkmha_block *wor
     };
 }
 
+static const vkmha_block *block_of(const vkmha_block *blocks, vkmha_resource resource)
+{
+    return &blocks[resource - VKMHA_RESOURCE_QUERY];
+}
+
 /* A tensor that lies in the device's memory as in the host's. */
 static vkmha_download as_it_is(float *target, const vkmha_block *source, uint64_t elements)
 {
@@ -64,7 +69,7 @@ static vkmha_download output_download(const vkmha_plan *plan, float *target,
 }
 
 void vkmha_downloads_list(const vkmha_plan *plan, const vkmha_outputs *outputs,
-                          const vkmha_download_sources *sources,
+                          const vkmha_block blocks[VKMHA_NUM_SLOTS],
                           vkmha_download downloads[VKMHA_NUM_DOWNLOADS])
 {
     const vkmha_layer_params *layer = &plan->layer->params;
@@ -75,24 +80,45 @@ void vkmha_downloads_list(const vkmha_plan *plan, const vkmha_outputs *outputs,
     const uint64_t new_keys = params->is_packed ? params->total_keys : params->key_len;
     const uint64_t all_keys = params->is_packed ? params->total_keys : sizes->all_keys;
     const uint32_t paired = plan->layer->packing.sections[VKMHA_SECTION_KEY].paired;
-    const vkmha_block *workspace = sources->workspace;
-    downloads[0] = output_download(plan, outputs->output, sources->output);
-    downloads[1] = as_it_is(outputs->present_key, sources->present_key, sizes->present_key);
-    downloads[2] = as_it_is(outputs->present_value, sources->present_value, sizes->present_value);
-    downloads[3] = from_region(plan, workspace, outputs->projected_query, &schedule->query, 0,
+    const vkmha_block *workspace = block_of(blocks, VKMHA_RESOURCE_WORKSPACE);
+    downloads[0] =
+        output_download(plan, outputs->output, block_of(blocks, VKMHA_RESOURCE_OUTPUT));
+    downloads[1] = from_region(plan, workspace, outputs->projected_query, &schedule->query, 0,
                                queries, queries, layer->num_heads, layer->head_dim, paired);
-    downloads[4] =
+    downloads[2] =
         from_region(plan, workspace, outputs->projected_key, &schedule->key, params->past_len,
                     all_keys, new_keys, layer->num_kv_heads, layer->head_dim, paired);
-    downloads[5] =
+    downloads[3] =
         from_region(plan, workspace, outputs->projected_value, &schedule->value, params->past_len,
                     all_keys, new_keys, layer->num_kv_heads, layer->v_head_dim, 0);
-    downloads[6] = from_region(plan, workspace, outputs->attention, &schedule->attention, 0,
+    downloads[4] = from_region(plan, workspace, outputs->attention, &schedule->attention, 0,
                                queries, queries, layer->num_heads, layer->v_head_dim, 0);
     /* Heads are side by side here: concatenated by layout. */
     const uint64_t pitch = vkmha_round_up(layer->v_head_dim, 4);
-    downloads[6].from =
+    downloads[4].from =
         (vkmha_steps){queries * layer->num_heads * pitch, layer->num_heads * pitch, pitch};
+    const struct {
+        void *target;
+        vkmha_resource resource;
+        uint64_t elements;
+    } whole[] = {
+        {outputs->present_key, VKMHA_RESOURCE_PRESENT_KEY, sizes->present_key},
+        {outputs->present_value, VKMHA_RESOURCE_PRESENT_VALUE, sizes->present_value},
+        {outputs->lse, VKMHA_RESOURCE_LSE, sizes->lse},
+        {outputs->weights, VKMHA_RESOURCE_TOLD_WEIGHTS, sizes->weights},
+        {outputs->mean_weights, VKMHA_RESOURCE_MEAN_WEIGHTS, sizes->mean_weights},
+        {outputs->scores, VKMHA_RESOURCE_SCORES, sizes->scores},
+        {outputs->statistics, VKMHA_RESOURCE_STATISTICS, sizes->statistics},
+        {outputs->key_mass, VKMHA_RESOURCE_KEY_MASS, sizes->key_mass},
+        {outputs->contributions, VKMHA_RESOURCE_CONTRIBUTIONS, sizes->contributions},
+        {outputs->gate_gradients, VKMHA_RESOURCE_GATE_GRADIENTS, sizes->gate_gradients},
+    };
+    _Static_assert(sizeof(whole) / sizeof(whole[0]) + 5 == VKMHA_NUM_DOWNLOADS,
+                   "every output has a download");
+    for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
+        downloads[5 + i] =
+            as_it_is(whole[i].target, block_of(blocks, whole[i].resource), whole[i].elements);
+    }
 }
 
 vkmha_status vkmha_downloads_record(vkmha_device *device, VkCommandBuffer commands,

@@ -3,7 +3,7 @@
 #ifndef VKMHA_RUNTIME_DOWNLOAD_H
 #define VKMHA_RUNTIME_DOWNLOAD_H
 
-#include "plan.h"
+#include "record.h"
 
 /* Steps between elements of a tensor. */
 typedef struct vkmha_steps {
@@ -27,19 +27,12 @@ typedef struct vkmha_download {
     vkmha_block readback; /* where the host cannot read the source well */
 } vkmha_download;
 
-/* output, present key and value, projected query, key and value, attention */
-enum { VKMHA_NUM_DOWNLOADS = 7 };
+/* output; projected query, key and value, attention; present key and value, and what is told */
+enum { VKMHA_NUM_DOWNLOADS = 15 };
 
-/* The blocks that outputs are read from. */
-typedef struct vkmha_download_sources {
-    const vkmha_block *output;
-    const vkmha_block *present_key;
-    const vkmha_block *present_value;
-    const vkmha_block *workspace;
-} vkmha_download_sources;
-
+/* blocks: by resource. */
 void vkmha_downloads_list(const vkmha_plan *plan, const vkmha_outputs *outputs,
-                          const vkmha_download_sources *sources,
+                          const vkmha_block blocks[VKMHA_NUM_SLOTS],
                           vkmha_download downloads[VKMHA_NUM_DOWNLOADS]);
 
 /* Records copies for what the host cannot see, or reads slowly. */

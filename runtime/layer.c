@@ -206,8 +206,10 @@ static void forget_host_data(vkmha_layer_params *params)
     params->alibi_slopes = NULL;
     params->relative_bias.table = NULL;
     params->sinks = NULL;
-    params->bias_k = NULL;
-    params->bias_v = NULL;
+    /* That there is a further key stays known: it has a column in weights. */
+    static const float forgotten = 0.0f;
+    params->bias_k = params->bias_k ? &forgotten : NULL;
+    params->bias_v = params->bias_v ? &forgotten : NULL;
 }
 
 vkmha_status vkmha_layer_create(vkmha_device *device, const vkmha_layer_params *params,

@@ -49,6 +49,18 @@ typedef struct vkmha_sizes {
     uint64_t past_value;
     uint64_t present_key;
     uint64_t present_value;
+    uint64_t columns; /* of weights: all keys, bias_k's, the zero key's */
+    uint64_t chosen_heads; /* how many, as the next */
+    uint64_t chosen_queries;
+    uint64_t lse; /* as the next, 0 where it is not asked for */
+    uint64_t weights;
+    uint64_t mean_weights;
+    uint64_t scores;
+    uint64_t statistics; /* floats */
+    uint64_t key_mass;
+    uint64_t contributions;
+    uint64_t gate_gradients;
+    uint64_t output_gradient;
     uint64_t heads_query;     /* [query rows, num_heads, head_dim] */
     uint64_t heads_key;       /* [key rows, num_kv_heads, head_dim] */
     uint64_t heads_value;     /* [key rows, num_kv_heads, v_head_dim] */
@@ -86,5 +98,10 @@ vkmha_status vkmha_check_sequences(const vkmha_layer_params *layer, const vkmha_
 vkmha_status vkmha_check_inputs(const vkmha_layer_params *layer, const vkmha_plan_params *plan,
                                 const vkmha_inputs *given, vkmha_inputs *inputs,
                                 vkmha_error *error) VKMHA_CHECKED;
+
+/* Checks that there is memory for what the plan was asked, and for nothing else. */
+vkmha_status vkmha_check_outputs(const vkmha_layer_params *layer, const vkmha_plan_params *plan,
+                                 const vkmha_sizes *sizes, const vkmha_outputs *outputs,
+                                 vkmha_error *error) VKMHA_CHECKED;
 
 #endif

@@ -34,6 +34,14 @@ vkmha_status vkmha_check_rope(const vkmha_rope *given, uint32_t head_dim, vkmha_
 vkmha_status vkmha_check_strides(const vkmha_layer_params *layer, vkmha_plan_params *plan,
                                  vkmha_error *error) VKMHA_CHECKED;
 
+/* What is asked for besides the output. */
+vkmha_status vkmha_check_asked(const vkmha_layer_params *layer, const vkmha_plan_params *given,
+                               vkmha_error *error) VKMHA_CHECKED;
+
+/* The sizes of that; all_keys and query_rows are there. */
+void vkmha_told_sizes(const vkmha_layer_params *layer, const vkmha_plan_params *plan,
+                      vkmha_sizes *sizes);
+
 /* Whether the rotary positions that follow from p and j lie in the table, for sequence b. For a
  * cache, whose lengths vkmha_check_inputs does not know, its owner calls this. */
 vkmha_status vkmha_check_item_positions(const vkmha_layer_params *layer,

@@ -43,6 +43,8 @@ static vkmha_status check_tensors(const vkmha_plan_params *plan, const vkmha_siz
          "the plan has no has_attend_keys"},
         {"head_gates", given->head_gates, sizes->head_gates, plan->has_head_gates,
          "the plan has no has_head_gates"},
+        {"output_gradient", given->output_gradient, sizes->output_gradient,
+         plan->has_gate_gradients, "the plan has no has_gate_gradients"},
         {"past_key", given->past_key, sizes->past_key, has_past, "the plan has no past_len"},
         {"past_value", given->past_value, sizes->past_value, has_past, "the plan has no past_len"},
     };

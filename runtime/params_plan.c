@@ -355,6 +355,9 @@ vkmha_status vkmha_check_plan(const vkmha_layer_params *layer, const vkmha_plan_
         status = check_sizes(layer, given, error);
     }
     if (status == VKMHA_OK) {
+        status = vkmha_check_asked(layer, given, error);
+    }
+    if (status == VKMHA_OK) {
         status = vkmha_check_strides(layer, &checked, error);
     }
     if (status == VKMHA_OK) {

@@ -293,6 +293,7 @@ void vkmha_plan_sizes(const vkmha_layer_params *layer, const vkmha_plan_params *
     };
     memory_sizes(layer, plan, sizes);
     mask_sizes(plan, sizes);
+    vkmha_told_sizes(layer, plan, sizes);
 }
 
 /* ---- Sequences ------------------------------------------------------------------------------- */

@@ -102,6 +102,8 @@ vkmha_status vkmha_plan_create(vkmha_layer *layer, const vkmha_plan_params *para
     }
     made->params.project_kernel = NULL;
     made->params.attention_kernel = NULL;
+    made->params.chosen_heads = NULL; /* the sizes are known by their numbers */
+    made->params.chosen_queries = NULL;
     log_kernels(made);
     *plan = made;
     return VKMHA_OK;

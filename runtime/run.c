@@ -78,6 +78,7 @@ static vkmha_status upload_inputs(const vkmha_plan *plan, const vkmha_inputs *in
         {VKMHA_RESOURCE_GATES, inputs->head_gates, sizes->head_gates * 4},
         {VKMHA_RESOURCE_PAST_KEY, inputs->past_key, sizes->past_key * 4},
         {VKMHA_RESOURCE_PAST_VALUE, inputs->past_value, sizes->past_value * 4},
+        {VKMHA_RESOURCE_OUTPUT_GRADIENT, inputs->output_gradient, sizes->output_gradient * 4},
     };
     for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
         const bool is_uniform = vkmha_plan_slot(plan, tensors[i].resource).is_uniform;
@@ -89,9 +90,11 @@ static vkmha_status upload_inputs(const vkmha_plan *plan, const vkmha_inputs *in
             return status;
         }
     }
-    static const vkmha_resource results[] = {VKMHA_RESOURCE_PRESENT_KEY,
-                                             VKMHA_RESOURCE_PRESENT_VALUE, VKMHA_RESOURCE_OUTPUT,
-                                             VKMHA_RESOURCE_WORKSPACE};
+    static const vkmha_resource results[] = {
+        VKMHA_RESOURCE_PRESENT_KEY,  VKMHA_RESOURCE_PRESENT_VALUE, VKMHA_RESOURCE_LSE,
+        VKMHA_RESOURCE_TOLD_WEIGHTS, VKMHA_RESOURCE_MEAN_WEIGHTS,  VKMHA_RESOURCE_SCORES,
+        VKMHA_RESOURCE_STATISTICS,   VKMHA_RESOURCE_KEY_MASS,      VKMHA_RESOURCE_CONTRIBUTIONS,
+        VKMHA_RESOURCE_GATE_GRADIENTS, VKMHA_RESOURCE_OUTPUT,      VKMHA_RESOURCE_WORKSPACE};
     for (size_t i = 0; i < sizeof(results) / sizeof(results[0]); i++) {
         const vkmha_slot slot = vkmha_plan_slot(plan, results[i]);
         if (!slot.is_used || slot.bytes == 0) {
@@ -213,52 +216,6 @@ static void finish_state(vkmha_device *device, vkmha_run_state *state)
     vkmha_host_release(&device->host, state->positions);
 }
 
-static vkmha_status check_outputs(const vkmha_plan *plan, const vkmha_outputs *outputs,
-                                  vkmha_error *error)
-{
-    if (!outputs) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "outputs is NULL");
-    }
-    if (plan->sizes.output > 0 && !outputs->output) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "outputs.output is NULL");
-    }
-    const char *stage = outputs->projected_query   ? "projected_query"
-                        : outputs->projected_key   ? "projected_key"
-                        : outputs->projected_value ? "projected_value"
-                        : outputs->attention       ? "attention"
-                                                   : NULL;
-    if (stage && plan->layer->params.attention_only) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                          "outputs.%s is given, but attention_only has no such stage", stage);
-    }
-    if ((outputs->projected_key || outputs->projected_value) && plan->params.cache_capacity > 0) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                          "outputs.%s is given, but new keys and values go straight to the cache",
-                          outputs->projected_key ? "projected_key" : "projected_value");
-    }
-    const struct {
-        const char *field;
-        const float *given;
-        uint64_t elements;
-    } presents[] = {
-        {"present_key", outputs->present_key, plan->sizes.present_key},
-        {"present_value", outputs->present_value, plan->sizes.present_value},
-    };
-    for (size_t i = 0; i < sizeof(presents) / sizeof(presents[0]); i++) {
-        if (presents[i].given && !plan->params.has_present) {
-            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                              "outputs.%s is given, but the plan has no has_present",
-                              presents[i].field);
-        }
-        if (!presents[i].given && presents[i].elements > 0) {
-            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                              "outputs.%s is NULL, but the plan has has_present",
-                              presents[i].field);
-        }
-    }
-    return VKMHA_OK;
-}
-
 vkmha_status vkmha_run(vkmha_plan *plan, const vkmha_inputs *inputs, const vkmha_outputs *outputs,
                        vkmha_error *error)
 {
@@ -271,7 +228,8 @@ vkmha_status vkmha_run(vkmha_plan *plan, const vkmha_inputs *inputs, const vkmha
     vkmha_status status =
         vkmha_check_inputs(&plan->layer->params, &plan->params, inputs, &checked, error);
     if (status == VKMHA_OK) {
-        status = check_outputs(plan, outputs, error);
+        status = vkmha_check_outputs(&plan->layer->params, &plan->params, &plan->sizes, outputs,
+                                     error);
     }
     if (status == VKMHA_OK && plan->params.cache_capacity > 0) {
         status = vkmha_cache_check(checked.cache, plan->layer, &plan->params, &checked, error);
@@ -298,13 +256,7 @@ vkmha_status vkmha_run(vkmha_plan *plan, const vkmha_inputs *inputs, const vkmha
     if (status == VKMHA_OK && outputs->stage_ns && num_steps > 0) {
         status = create_queries(device, &state, error);
     }
-    const vkmha_download_sources sources = {
-        .output = block_of(&state, VKMHA_RESOURCE_OUTPUT),
-        .present_key = block_of(&state, VKMHA_RESOURCE_PRESENT_KEY),
-        .present_value = block_of(&state, VKMHA_RESOURCE_PRESENT_VALUE),
-        .workspace = block_of(&state, VKMHA_RESOURCE_WORKSPACE),
-    };
-    vkmha_downloads_list(plan, outputs, &sources, state.downloads);
+    vkmha_downloads_list(plan, outputs, state.blocks, state.downloads);
     for (uint32_t first = 0; status == VKMHA_OK && first < num_steps;) {
         const uint32_t count = count_dispatches(plan, first);
         status = submit_part(plan, &state, first, count, error);

@@ -171,7 +171,8 @@ static vkmha_status place_regions(vkmha_planner *planner)
     if (!place_region(schedule, elements.query, &schedule->query) ||
         !place_region(schedule, elements.key, &schedule->key) ||
         !place_region(schedule, elements.value, &schedule->value) ||
-        !place_region(schedule, elements.attention, &schedule->attention)) {
+        !place_region(schedule, elements.attention, &schedule->attention) ||
+        !place_region(schedule, elements.rows, &schedule->rows)) {
         return vkmha_fail(planner->error, VKMHA_ERROR_UNSUPPORTED,
                           "the projected tensors are too large");
     }
@@ -237,16 +238,6 @@ static vkmha_status check_unsupported(const vkmha_layer_params *layer,
         {"key_type", given->key_type != VKMHA_TYPE_F32},
         {"value_type", given->value_type != VKMHA_TYPE_F32},
         {"output_type", given->output_type != VKMHA_TYPE_F32},
-        {"has_lse", given->has_lse},
-        {"has_weights", given->has_weights},
-        {"has_mean_weights", given->has_mean_weights},
-        {"scores", given->scores != VKMHA_SCORES_NONE},
-        {"chosen_heads", given->chosen_heads || given->num_chosen_heads != 0},
-        {"chosen_queries", given->chosen_queries || given->num_chosen_queries != 0},
-        {"has_statistics", given->has_statistics},
-        {"has_key_mass", given->has_key_mass},
-        {"has_contributions", given->has_contributions},
-        {"has_gate_gradients", given->has_gate_gradients},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (fields[i].is_given) {
@@ -302,6 +293,9 @@ vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_p
     }
     if (status == VKMHA_OK && has_queries && !layer->attention_only) {
         status = vkmha_schedule_output(&planner);
+    }
+    if (status == VKMHA_OK && has_queries && !layer->attention_only) {
+        status = vkmha_schedule_contributions(&planner);
     }
     if (status == VKMHA_OK) {
         status = check_workspace(&planner);

@@ -27,6 +27,15 @@ typedef enum vkmha_resource {
     VKMHA_RESOURCE_CACHE_VALUE,
     VKMHA_RESOURCE_PRESENT_KEY,
     VKMHA_RESOURCE_PRESENT_VALUE,
+    VKMHA_RESOURCE_OUTPUT_GRADIENT,
+    VKMHA_RESOURCE_LSE,
+    VKMHA_RESOURCE_TOLD_WEIGHTS,
+    VKMHA_RESOURCE_MEAN_WEIGHTS,
+    VKMHA_RESOURCE_SCORES,
+    VKMHA_RESOURCE_STATISTICS,
+    VKMHA_RESOURCE_KEY_MASS,
+    VKMHA_RESOURCE_CONTRIBUTIONS,
+    VKMHA_RESOURCE_GATE_GRADIENTS,
     VKMHA_RESOURCE_OUTPUT,
     VKMHA_RESOURCE_WORKSPACE,
     VKMHA_RESOURCE_WEIGHTS,      /* `block` of the layer */
@@ -59,6 +68,7 @@ typedef struct vkmha_step {
         vkmha_project_push project;
         vkmha_attention_push attention;
         vkmha_place_push place;
+        vkmha_contribute_push contribute;
     } push;
 } vkmha_step;
 
@@ -83,6 +93,7 @@ typedef struct vkmha_schedule {
     vkmha_region key;
     vkmha_region value;
     vkmha_region attention;
+    vkmha_region rows; /* what attention leaves of each row, where something is told of it */
     vkmha_region
         state; /* one dispatch's running maxima and sums, and with split keys their outputs */
     vkmha_attention_options options;
@@ -204,6 +215,7 @@ typedef struct vkmha_workspace {
     uint64_t key;
     uint64_t value;
     uint64_t attention;
+    uint64_t rows;
 } vkmha_workspace;
 
 vkmha_workspace vkmha_workspace_measure(const vkmha_layer_params *layer,
@@ -233,6 +245,9 @@ vkmha_status vkmha_schedule_presents(vkmha_planner *planner) VKMHA_CHECKED;
 /* schedule_project.c: the projections before attention, and W_O. */
 vkmha_status vkmha_schedule_projections(vkmha_planner *planner) VKMHA_CHECKED;
 vkmha_status vkmha_schedule_output(vkmha_planner *planner) VKMHA_CHECKED;
+
+/* schedule_contribute.c: contributions and gate gradients, after attention. */
+vkmha_status vkmha_schedule_contributions(vkmha_planner *planner) VKMHA_CHECKED;
 
 /* Keys begin..end-1: nothing else is seen by queries first_row..first_row+rows-1 of any sequence
  * (schedule_keys.c). */

@@ -55,7 +55,8 @@ static vkmha_cut judge_windows(const vkmha_planner *planner, const vkmha_attenti
         bool is_used;
     } windows[] = {
         {&tensors->query, &queries, storage, true},
-        {&tensors->output, &queries, storage, true},
+        {&tensors->output, attention->is_told ? box : &queries, storage, true},
+        {&attention->rows, box, storage, attention->rows.row_elements > 0},
         {&tensors->key, &keys, storage, has_keys},
         {&tensors->value, &keys, storage, has_keys},
         {&attention->mask, box, storage, has_keys && plan->mask != VKMHA_MASK_NONE},
@@ -97,7 +98,12 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_attention *atte
     if (box->heads > limits->max_groups[1]) {
         return CUT_HEADS;
     }
-    if ((box->rows + tile_rows - 1) / tile_rows > limits->max_groups[0]) {
+    const uint64_t row_tiles = (box->rows + tile_rows - 1) / tile_rows;
+    if (attention->key_tiles > limits->max_groups[0]) {
+        return TOO_LARGE;
+    }
+    if (row_tiles * attention->key_tiles > limits->max_groups[0] ||
+        (box->rows > attention->max_rows && can_cut_queries)) {
         return CUT_QUERIES;
     }
     const vkmha_cut cut = judge_windows(planner, attention, box);
@@ -113,7 +119,8 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_attention *atte
     }
     /* The state of a dispatch is one window too. */
     if (needed > attention->max_keys &&
-        box->batches * box->heads * box->rows * 8 > limits->max_storage_range_bytes) {
+        box->batches * box->heads * box->rows * vkmha_state_bytes(attention) >
+            limits->max_storage_range_bytes) {
         return next;
     }
     return FITS;
@@ -144,6 +151,9 @@ static uint64_t keys_per_dispatch(const vkmha_planner *planner, const vkmha_atte
 static vkmha_status emit_box(vkmha_planner *planner, const vkmha_attention *attention,
                              const vkmha_box *box)
 {
+    if (attention->is_told) {
+        return vkmha_emit_told(planner, attention, box);
+    }
     const uint64_t per_dispatch = keys_per_dispatch(planner, attention, box);
     const vkmha_key_span span = vkmha_chunk_span(planner, box);
     const bool is_cut = span.end - span.begin > per_dispatch;
@@ -152,9 +162,10 @@ static vkmha_status emit_box(vkmha_planner *planner, const vkmha_attention *atte
         return vkmha_emit_split(planner, attention, box, &split);
     }
     vkmha_step step = vkmha_attention_step(planner, attention, box);
-    if (is_cut) {
+    if (is_cut && attention->rows.row_elements == 0) {
+        const uint64_t rows = box->batches * box->heads * box->rows;
         step.bindings[VKMHA_BIND_STATE] =
-            vkmha_state_range(planner, 0, box->batches * box->heads * box->rows * 8);
+            vkmha_state_range(planner, 0, rows * vkmha_state_bytes(attention));
     }
     uint64_t begin = span.begin;
     do {
@@ -173,8 +184,8 @@ static vkmha_status emit_box(vkmha_planner *planner, const vkmha_attention *atte
     return VKMHA_OK;
 }
 
-static vkmha_status cut_box(vkmha_planner *planner, const vkmha_attention *attention,
-                            const vkmha_box *box)
+vkmha_status vkmha_attention_cut(vkmha_planner *planner, const vkmha_attention *attention,
+                                 const vkmha_box *box)
 {
     vkmha_box first = *box;
     vkmha_box second = *box;
@@ -203,8 +214,8 @@ static vkmha_status cut_box(vkmha_planner *planner, const vkmha_attention *atten
                           "mask of one head do not fit its bindings of %" PRIu64 " bytes",
                           planner->sizes.all_keys, planner->limits->max_storage_range_bytes);
     }
-    vkmha_status status = cut_box(planner, attention, &first);
-    return status == VKMHA_OK ? cut_box(planner, attention, &second) : status;
+    vkmha_status status = vkmha_attention_cut(planner, attention, &first);
+    return status == VKMHA_OK ? vkmha_attention_cut(planner, attention, &second) : status;
 }
 
 static vkmha_status prepare(vkmha_planner *planner, vkmha_attention *attention)
@@ -224,6 +235,8 @@ static vkmha_status prepare(vkmha_planner *planner, vkmha_attention *attention)
     }
     vkmha_attention_describe(planner, attention);
     attention->max_keys = vkmha_chunk_round_up(planner->sizes.all_keys);
+    attention->max_rows = UINT64_MAX;
+    attention->key_tiles = 1;
     const uint64_t limit = planner->limits->max_loop_trips;
     if (limit != 0) {
         const vkmha_tile *tile = &attention->tile;
@@ -264,5 +277,6 @@ vkmha_status vkmha_schedule_attention(vkmha_planner *planner)
     schedule->all_tiles = heads * ((plan->query_len + tile->rows - 1) / tile->rows) *
                           ((all_keys + tile->columns - 1) / tile->columns);
     const vkmha_box all = {0, plan->batch_size, 0, planner->layer->num_heads, 0, plan->query_len};
-    return cut_box(planner, &attention, &all);
+    status = vkmha_attention_cut(planner, &attention, &all);
+    return status == VKMHA_OK ? vkmha_schedule_told(planner, &attention) : status;
 }

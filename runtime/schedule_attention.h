@@ -13,8 +13,19 @@ typedef struct vkmha_attention {
     vkmha_view mask;
     vkmha_view attend_keys;
     vkmha_view gates;
+    vkmha_view rows;   /* states that rows leave; no elements: none do */
     uint64_t max_keys; /* that one dispatch may see: whole chunks */
+    /* What is told besides the output, another pass with `output` its target: schedule_tell.c. */
+    bool is_told;
+    uint32_t tell_flags;
+    uint64_t key_tiles; /* workgroups along x that a tile of rows takes; attention itself: 1 */
+    uint64_t max_rows;  /* that one dispatch may take */
 } vkmha_attention;
+
+/* Attends to the box, or tells of it, in as many dispatches as limits ask for
+ * (schedule_attention.c). */
+vkmha_status vkmha_attention_cut(vkmha_planner *planner, const vkmha_attention *attention,
+                                 const vkmha_box *box) VKMHA_CHECKED;
 
 /* ---- schedule_attention_box.c: tensors, options, and parts of them ---- */
 
@@ -46,6 +57,9 @@ void vkmha_attention_set_keys(const vkmha_planner *planner, const vkmha_attentio
                               const vkmha_box *box, uint64_t begin, uint64_t end, uint32_t flags,
                               vkmha_step *step);
 
+/* Bytes of a row's state. */
+uint64_t vkmha_state_bytes(const vkmha_attention *attention);
+
 /* A part of the workspace's last region, which grows to hold it. */
 vkmha_range vkmha_state_range(vkmha_planner *planner, uint64_t offset, uint64_t bytes);
 
@@ -58,6 +72,21 @@ typedef struct vkmha_split {
 /* Whether splitting the box's keys, one workgroup a chunk, is worth it and possible. */
 bool vkmha_plan_split(const vkmha_planner *planner, const vkmha_attention *attention,
                       const vkmha_box *box, vkmha_split *split);
+
+/* ---- schedule_tell.c: what is told besides the output ---- */
+
+/* Whether rows leave their states for it. */
+bool vkmha_leaves_rows(const vkmha_plan_params *plan);
+
+/* One dispatch of an is_told pass. */
+vkmha_status vkmha_emit_told(vkmha_planner *planner, const vkmha_attention *attention,
+                             const vkmha_box *box) VKMHA_CHECKED;
+
+/* All of it, after attention. */
+vkmha_status vkmha_schedule_told(vkmha_planner *planner,
+                                 const vkmha_attention *attention) VKMHA_CHECKED;
+
+/* ---- schedule_attention_step.c, split keys ---- */
 
 /* The split dispatch and its merge. */
 vkmha_status vkmha_emit_split(vkmha_planner *planner, const vkmha_attention *attention,

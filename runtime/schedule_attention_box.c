@@ -20,6 +20,7 @@ static uint32_t option_bits(const vkmha_planner *planner)
         {layer->softcap > 0.0f, VKMHA_OPTION_SOFTCAP},
         {layer->add_zero_attn, VKMHA_OPTION_ZERO_ATTN},
         {plan->has_head_gates, VKMHA_OPTION_GATES},
+        {vkmha_leaves_rows(plan), VKMHA_OPTION_ROWS},
     };
     uint32_t bits = planner->packing->tables.options;
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {
@@ -41,6 +42,7 @@ static uint32_t class_bits(uint32_t options, const vkmha_plan_params *plan)
     };
     uint32_t bits = plan->mask != VKMHA_MASK_NONE ? VKMHA_CLASS_MASKS : 0;
     bits |= plan->has_window_left || plan->has_first_keys ? VKMHA_CLASS_FIRSTS : 0;
+    bits |= plan->has_statistics ? VKMHA_CLASS_STATISTICS : 0;
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
         bits |= (options & classes[i].options) != 0 ? classes[i].bit : 0;
     }
@@ -72,6 +74,9 @@ static vkmha_attention_options describe_options(const vkmha_planner *planner)
         .bias_v = tables->bias_v,
         .total_queries = (uint32_t)plan->total_queries,
         .total_keys = (uint32_t)plan->total_keys,
+        .num_heads = layer->num_heads,
+        .query_len = (uint32_t)plan->query_len,
+        .mean_heads = (uint32_t)planner->sizes.chosen_heads,
     };
 }
 
@@ -103,6 +108,12 @@ void vkmha_attention_describe(vkmha_planner *planner, vkmha_attention *attention
     constants->VECTOR_B = vkmha_view_is_vector(&tensors->value);
     constants->VECTOR_C = vkmha_view_is_vector(&tensors->output);
     constants->CLASSES = class_bits(planner->schedule->options.bits, plan);
+    if (vkmha_leaves_rows(plan)) {
+        const uint32_t floats = VKMHA_STATE_FLOATS(constants->CLASSES);
+        attention->rows =
+            vkmha_heads_view(VKMHA_RESOURCE_WORKSPACE, planner->schedule->rows.offset,
+                             planner->layer->num_heads, plan->query_len, floats);
+    }
 
     const uint64_t *dims = plan->mask_dims;
     const uint64_t row = plan->mask == VKMHA_MASK_ATTEND_BITS ? (dims[3] + 31) / 32 : dims[3];

@@ -85,6 +85,11 @@ vkmha_step vkmha_attention_step(const vkmha_planner *planner, const vkmha_attent
             vkmha_box_window(planner, &attention->gates, &heads, &push->gates_base);
         push->gates_batch_stride = (uint32_t)attention->gates.batch_stride;
     }
+    if (attention->rows.row_elements > 0) {
+        bindings[VKMHA_BIND_STATE] =
+            vkmha_box_window(planner, &attention->rows, box, &push->state_base);
+        bindings[VKMHA_BIND_STATE].is_written = true;
+    }
     push->first_query = (uint32_t)box->first_row;
     push->query_count = (uint32_t)box->rows;
     push->first_head = (uint32_t)box->first_head;
@@ -104,6 +109,11 @@ void vkmha_attention_set_keys(const vkmha_planner *planner, const vkmha_attentio
     step->loop_trips =
         attention->tile.trips_base +
         attention->tile.trips_per_unit * (vkmha_chunk_round_up(end - begin) / VKMHA_KEY_CHUNK);
+}
+
+uint64_t vkmha_state_bytes(const vkmha_attention *attention)
+{
+    return VKMHA_STATE_FLOATS(attention->tile.constants.CLASSES) * 4;
 }
 
 vkmha_range vkmha_state_range(vkmha_planner *planner, uint64_t offset, uint64_t bytes)
@@ -130,7 +140,7 @@ bool vkmha_plan_split(const vkmha_planner *planner, const vkmha_attention *atten
     *split = (vkmha_split){
         .chunks = vkmha_chunk_round_up(vkmha_needed_keys(planner, box)) / VKMHA_KEY_CHUNK,
     };
-    split->state_bytes = split->chunks * rows * 8;
+    split->state_bytes = split->chunks * rows * vkmha_state_bytes(attention);
     split->output_bytes = split->chunks * rows * vkmha_round_up(planner->layer->v_head_dim, 4) * 4;
     const uint64_t merge_trips =
         attention->merge_tile.trips_base + attention->merge_tile.trips_per_unit * split->chunks;
@@ -171,19 +181,20 @@ vkmha_status vkmha_emit_split(vkmha_planner *planner, const vkmha_attention *att
     step.constants = attention->merge_tile.constants;
     /* The extra keys come last, and bias_k's score is softcapped as any other. */
     step.constants.CLASSES =
-        attention->tile.constants.CLASSES & (VKMHA_CLASS_EXTRAS | VKMHA_CLASS_SCORES);
+        attention->tile.constants.CLASSES &
+        (VKMHA_CLASS_EXTRAS | VKMHA_CLASS_SCORES | VKMHA_CLASS_STATISTICS);
     step.constants.VECTOR_A = attention->tile.constants.VECTOR_A;
     step.constants.VECTOR_C = attention->tile.constants.VECTOR_C;
     step.shared_bytes = attention->merge_tile.shared_bytes;
     step.groups[0] = (uint32_t)box->rows; /* its tiles are of one row */
-    step.bindings[VKMHA_BIND_STATE] = state;
-    step.bindings[VKMHA_BIND_STATE].is_written = false;
+    step.bindings[VKMHA_BIND_VALUE] = state;
+    step.bindings[VKMHA_BIND_VALUE].is_written = false;
     step.bindings[VKMHA_BIND_KEY] = parts;
     step.bindings[VKMHA_BIND_KEY].is_written = false;
     step.push.attention.key = (vkmha_tensor_push){.row_stride = pitch};
-    step.push.attention.num_chunks = (uint32_t)split->chunks;
-    vkmha_attention_set_keys(planner, attention, box, 0, 0, VKMHA_FLAG_FIRST | VKMHA_FLAG_LAST,
-                             &step);
+    vkmha_attention_set_keys(planner, attention, box, span.begin, span.end,
+                             VKMHA_FLAG_FIRST | VKMHA_FLAG_LAST, &step);
+    step.work = 0; /* a sum for each of the split dispatch's rows */
     step.loop_trips =
         attention->merge_tile.trips_base + attention->merge_tile.trips_per_unit * split->chunks;
     return vkmha_planner_append(planner, &step);

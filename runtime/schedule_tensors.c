@@ -1,5 +1,5 @@
 /* Where the tensors of a plan lie, and the windows that do not depend on a box. */
-#include "schedule.h"
+#include "schedule_attention.h"
 
 vkmha_view vkmha_heads_view(vkmha_resource resource, uint64_t offset, uint64_t heads, uint64_t rows,
                             uint32_t pitch)
@@ -72,6 +72,10 @@ vkmha_workspace vkmha_workspace_measure(const vkmha_layer_params *layer,
         .key = has_keys ? keys * key_pitch : 0,
         .value = has_keys ? keys * value_pitch : 0,
         .attention = layer->attention_only ? 0 : queries * value_pitch,
+        .rows = vkmha_leaves_rows(plan)
+                    ? plan->batch_size * plan->query_len * layer->num_heads *
+                          VKMHA_STATE_FLOATS(plan->has_statistics ? VKMHA_CLASS_STATISTICS : 0)
+                    : 0,
     };
 }
 

@@ -29,6 +29,15 @@ VKMHA_CODE(attention_merge)
 VKMHA_CODE(place)
 #include "place.inc"
 ;
+VKMHA_CODE(inspect)
+#include "inspect.inc"
+;
+VKMHA_CODE(summarize)
+#include "summarize.inc"
+;
+VKMHA_CODE(contribute)
+#include "contribute.inc"
+;
 VKMHA_CODE(peak)
 #include "peak.inc"
 ;
@@ -140,7 +149,7 @@ static void lay_out_attention_staged(const vkmha_limits *limits, uint32_t head_d
     const uint32_t slices = ceil_div(ceil_div(head_dim, 4), slice);
     const uint32_t staging = ceil_div(STEP * slice, WORKGROUP);
     tile->trips_base = row_trips(ROWS, vectors, head_dim);
-    tile->trips_per_unit = 1 + lanes + 4 * ROWS * vectors +
+    tile->trips_per_unit = 1 + 3 * lanes + 4 * ROWS * vectors +
                            VKMHA_KEY_CHUNK / STEP *
                                (1 + slices * (1 + slice + ROWS + staging) + lanes +
                                 vectors * (staging + STEP));
@@ -164,7 +173,7 @@ static void lay_out_attention_direct(const vkmha_limits *limits, uint32_t head_d
     tile->shared_bytes = 4 * rows * lanes * (1 + columns);
     tile->trips_base = row_trips(rows, vectors, head_dim);
     tile->trips_per_unit =
-        1 + lanes + 4 * rows * vectors + VKMHA_KEY_CHUNK / step * (1 + ceil_div(head_dim, 4) + lanes + step);
+        1 + 3 * lanes + 4 * rows * vectors + VKMHA_KEY_CHUNK / step * (1 + ceil_div(head_dim, 4) + lanes + step);
 }
 
 #ifndef VKMHA_WITHOUT_ATTENTION_DIRECT_SUBGROUP
@@ -218,6 +227,47 @@ static void lay_out_place(const vkmha_limits *limits, uint32_t head_dim, uint32_
     tile->trips_base = 4;
 }
 
+static void lay_out_inspect(const vkmha_limits *limits, uint32_t head_dim, uint32_t v_head_dim,
+                            vkmha_tile *tile)
+{
+    (void)v_head_dim;
+    enum { ROWS = 8 };
+    tile->constants.WORKGROUP = simd_width(limits, 8, 64);
+    tile->constants.ROWS = ROWS;
+    tile->constants.COLUMNS = 1;
+    tile->rows = ROWS;
+    tile->columns = tile->constants.WORKGROUP;
+    tile->trips_base = 64;
+    tile->trips_per_unit = 1 + (1 + ROWS) * ceil_div(head_dim, 4); /* a unit: ROWS rows */
+}
+
+static void lay_out_summarize(const vkmha_limits *limits, uint32_t head_dim, uint32_t v_head_dim,
+                              vkmha_tile *tile)
+{
+    (void)v_head_dim;
+    tile->constants.WORKGROUP = simd_width(limits, 8, 64);
+    tile->constants.ROWS = 1;
+    tile->constants.COLUMNS = 1;
+    tile->rows = tile->constants.WORKGROUP;
+    tile->columns = 1;
+    tile->trips_base = 64;
+    tile->trips_per_unit = 5 * ceil_div(head_dim, 4);
+}
+
+static void lay_out_contribute(const vkmha_limits *limits, uint32_t head_dim, uint32_t v_head_dim,
+                               vkmha_tile *tile)
+{
+    (void)head_dim;
+    enum { ROWS = 8 }; /* at most the workgroup */
+    tile->constants.WORKGROUP = simd_width(limits, 8, 64);
+    tile->constants.ROWS = ROWS;
+    tile->rows = ROWS;
+    tile->columns = tile->constants.WORKGROUP;
+    tile->shared_bytes = 8 * ROWS * tile->constants.WORKGROUP;
+    tile->trips_base = 64 + tile->constants.WORKGROUP;
+    tile->trips_per_unit = 1 + ceil_div(v_head_dim, 4); /* a unit: a workgroup's columns */
+}
+
 static void lay_out_utility(const vkmha_limits *limits, uint32_t head_dim, uint32_t v_head_dim,
                             vkmha_tile *tile)
 {
@@ -254,6 +304,9 @@ static const vkmha_variant variants[] = {
 #endif
     VKMHA_ROW(attention_merge, VKMHA_KERNEL_MERGE, 0, VKMHA_ANY_TYPE, lay_out_merge),
     VKMHA_ROW(place, VKMHA_KERNEL_PLACE, 0, VKMHA_ANY_TYPE, lay_out_place),
+    VKMHA_ROW(inspect, VKMHA_KERNEL_INSPECT, 0, VKMHA_ANY_TYPE, lay_out_inspect),
+    VKMHA_ROW(summarize, VKMHA_KERNEL_SUMMARIZE, 0, VKMHA_ANY_TYPE, lay_out_summarize),
+    VKMHA_ROW(contribute, VKMHA_KERNEL_CONTRIBUTE, 0, VKMHA_ANY_TYPE, lay_out_contribute),
     VKMHA_ROW(peak, VKMHA_KERNEL_PEAK, 0, VKMHA_ANY_TYPE, lay_out_utility),
 #ifndef VKMHA_WITHOUT_SELFTEST_SUBGROUP
     VKMHA_ROW(selftest_subgroup, VKMHA_KERNEL_SELFTEST, 0, VKMHA_ANY_TYPE, lay_out_utility),

@@ -12,6 +12,9 @@ typedef enum vkmha_kernel {
     VKMHA_KERNEL_ATTENTION,
     VKMHA_KERNEL_MERGE,    /* joins attention's chunks of split keys */
     VKMHA_KERNEL_PLACE,    /* copies rows of heads */
+    VKMHA_KERNEL_INSPECT,  /* weights, scores and masses of keys */
+    VKMHA_KERNEL_CONTRIBUTE, /* what a head adds to the output */
+    VKMHA_KERNEL_SUMMARIZE, /* log-sum-exp and statistics of rows */
     VKMHA_KERNEL_PEAK,     /* vkmha_device_measure_peak */
     VKMHA_KERNEL_SELFTEST, /* subgroup operations */
 } vkmha_kernel;

@@ -20,6 +20,8 @@ const bool HAS_FIRSTS = (CLASSES & VKMHA_CLASS_FIRSTS) != 0u;
 const bool HAS_SCORES = (CLASSES & VKMHA_CLASS_SCORES) != 0u;
 const bool HAS_EXTRAS = (CLASSES & VKMHA_CLASS_EXTRAS) != 0u;
 const bool IS_SPLIT = (CLASSES & VKMHA_CLASS_SPLIT) != 0u;
+const bool HAS_STATISTICS = (CLASSES & VKMHA_CLASS_STATISTICS) != 0u;
+const uint STATE_FLOATS = VKMHA_STATE_FLOATS(CLASSES);
 
 layout(push_constant) uniform Push
 {
@@ -144,7 +146,7 @@ float head_gate()
 
 /* ---- Tiles ---- */
 
-/* With CLASS_SPLIT, groups along x are tiles of rows times chunks of keys. */
+/* With CLASS_SPLIT, groups along x are tiles of rows times chunks of keys (inspect: tiles of keys). */
 uint row_tiles()
 {
     return ceil_div(push.query_count, TILE_ROWS);
@@ -165,7 +167,7 @@ uint split_chunk()
 uint row_count;     /* rows of the dispatch that the sequence has; those past them are not written */
 int first_position; /* where the dispatch's row 0 stands among the keys */
 uint first_key;     /* keys first_key..length-1 are there; what lies behind is never read */
-uint length;        /* 0 where the head is left out */
+uint length;        /* 0 where the head is left out and nothing is told of it */
 int left_reach;     /* a row at position p may see keys p - left_reach..p + right_reach */
 int right_reach;
 uint query_base; /* element of row 0, or of key 0 */
@@ -215,7 +217,7 @@ void begin_sequence()
         length = uint(clamp(keys.y, 0, int(room)));
         first_position = int(push.first_query) + clamp(keys.z, -MOST_OFFSET, MOST_OFFSET);
     }
-    if (head_gate() == 0.0) {
+    if (head_gate() == 0.0 && !has_option(VKMHA_OPTION_ROWS)) {
         length = 0u;
     }
     left_reach = has_option(VKMHA_OPTION_WINDOW_LEFT) ? options.window_left : FAR;
@@ -305,6 +307,13 @@ uint result_row(uint i)
         return push.result.base + state_row(split_chunk(), i) * push.result.row_stride;
     }
     return result_base + i * push.result.row_stride;
+}
+
+/* Where row i leaves its state with OPTION_ROWS. */
+uint told_row(uint i)
+{
+    const uint head = gl_WorkGroupID.z * options.num_heads + gl_WorkGroupID.y;
+    return push.state_base + STATE_FLOATS * (head * options.query_len + i);
 }
 
 /* ---- Masks and scores ---- */
@@ -406,6 +415,29 @@ float scaled_score(float product)
         score = options.softcap * bounded_tanh(score / options.softcap);
     }
     return score;
+}
+
+/* Of a query row with bias_k of its head. */
+float bias_key_product(uint query_row)
+{
+    const uint head_vectors = ceil_div(head_dim(), 4u);
+    const uint key = options.bias_k / 4u + layer_head() / options.group_size * head_vectors;
+    float product = 0.0;
+    for (uint k = 0u; k < head_vectors; k++) {
+        product =
+            dot_add(load_query(query_row, 4u * k, head_dim()), table_vectors[key + k], product);
+    }
+    return product;
+}
+
+const float LOWEST_EXPONENT = -88.0; /* e^-88 is below the normal numbers */
+
+/* exp(score - maximum), never asked of -Inf; exactly 1 at the maximum. */
+float softmax_exp(float score, float maximum)
+{
+    precise const float x = score - maximum;
+    const float weight = exp(x < LOWEST_EXPONENT ? LOWEST_EXPONENT : x);
+    return x < LOWEST_EXPONENT ? 0.0 : x == 0.0 ? 1.0 : weight;
 }
 
 /* The biases of a key that is `distance` before or behind the row's position. */

@@ -7,10 +7,10 @@
  * through shared memory; then lanes run over features for the sum over V. No subgroup operations.
  * Shared memory: 4 * ROWS * WORKGROUP * (1 + COLUMNS) bytes.
  * Barriers: two a step: the lanes' maxima are whole, and nobody reads the last step's weights any
- * more; the weights are whole, and nobody reads the maxima any more. Two a chunk, when the lanes'
- * sums are whole and when they are read. One before the state is written, which all lanes have
- * read.
- * Trips: a chunk of VKMHA_KEY_CHUNK keys takes 1 + LANES + chunk / STEP * (1 + ceil(head_dim / 4) +
+ * more; the weights are whole, and nobody reads the maxima any more. Two a chunk (with statistics
+ * six), when the lanes' sums are whole and when they are read. One before the state is written,
+ * which all lanes have read.
+ * Trips: a chunk of VKMHA_KEY_CHUNK keys takes 1 + 3 * LANES + chunk / STEP * (1 + ceil(head_dim / 4) +
  * LANES + STEP).
  * Where features are stored one by one, 4 * ROWS * VALUE_VECTORS more a chunk.
  * Source: Milakov & Gimelshein 2018 (online softmax); Dao et al. 2022 (tiling).
@@ -28,6 +28,21 @@ const uint TILE_ROWS = ROWS;
 
 shared float shared_lanes[ROWS * LANES]; /* a lane's maximum or sum of a row */
 shared vec4 shared_weights[STEP * ROWS / 4];
+
+/* Adds the lanes' parts of each row, which lie from shared_lanes[first] on. */
+void sum_lanes(uint lane, uint first, float parts[ROWS], inout float sums[ROWS])
+{
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+        shared_lanes[first + r * LANES + lane] = parts[r];
+    }
+    barrier();
+    for (uint l = 0u; l < LANES; l++) {
+        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+            sums[r] += shared_lanes[first + r * LANES + l];
+        }
+    }
+    barrier();
+}
 
 void main()
 {
@@ -63,7 +78,7 @@ void main()
             softmax_raise();
             [[unroll]] for (uint c = 0u; c < COLUMNS; c++) {
                 [[unroll]] for (uint r = 0u; r < ROWS; r += 4u) {
-                    shared_weights[((c * LANES + lane) * ROWS + r) / 4u] = softmax_weights(r, c);
+                    shared_weights[((c * LANES + lane) * ROWS + r) / 4u] = softmax_weights(r, c, step_key + c * LANES + lane);
                 }
             }
             barrier();
@@ -89,16 +104,11 @@ void main()
         }
 
         /* The lanes' sums make the rows'. */
-        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-            shared_lanes[r * LANES + lane] = lane_sum[r];
+        sum_lanes(lane, 0u, lane_sum, row_sum);
+        if (HAS_STATISTICS) {
+            sum_lanes(lane, 0u, lane_logs, row_logs);
+            sum_lanes(lane, 0u, lane_distances, row_distances);
         }
-        barrier();
-        for (uint l = 0u; l < LANES; l++) {
-            [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-                row_sum[r] += shared_lanes[r * LANES + l];
-            }
-        }
-        barrier();
 
         softmax_join_memory(lane, first_row, goes_on);
         goes_on = true;

@@ -58,7 +58,8 @@ void main()
             softmax_raise();
             float weights[ROWS * COLUMNS];
             [[unroll]] for (uint i = 0u; i < ROWS * COLUMNS; i++) {
-                weights[i] = softmax_weight(i / COLUMNS, i % COLUMNS);
+                const uint c = i % COLUMNS;
+                weights[i] = softmax_weight(i / COLUMNS, c, step_key + c * LANES + lane);
             }
 
             /* Sum over V: this lane's features of every row. */
@@ -86,6 +87,10 @@ void main()
         /* The lanes' sums make the rows'. */
         [[unroll]] for (uint r = 0u; r < ROWS; r++) {
             row_sum[r] = subgroupAdd(lane_sum[r]);
+            if (HAS_STATISTICS) {
+                row_logs[r] = subgroupAdd(lane_logs[r]);
+                row_distances[r] = subgroupAdd(lane_distances[r]);
+            }
         }
 
         softmax_join_memory(lane, first_row, goes_on);

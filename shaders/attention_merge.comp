@@ -1,6 +1,7 @@
 /*
- * Joins the chunks that attention with CLASS_SPLIT left apart: maximum and sum in the state, output
- * not normalised in the buffer of keys, which push.key describes as rows of state_row.
+ * Joins the chunks of keys key_begin..key_end-1 that attention with CLASS_SPLIT left apart: states in
+ * the buffer of values, outputs not normalised in that of keys, which push.key describes as rows of
+ * state_row.
  *
  * Group (x, y, z): query rows x * ROWS .., head y, batch z, as in the dispatch before. Lanes run over
  * features. The chunks are joined in ascending order by the formula that a workgroup uses which
@@ -30,11 +31,16 @@ void main()
     [[unroll]] for (uint i = 0u; i < ROWS * VALUE_VECTORS; i++) {
         joined[i] = vec4(0.0);
     }
-    for (uint chunk = 0u; chunk < push.num_chunks; chunk++) {
+    const uint num_chunks = ceil_div(push.key_end - push.key_begin, VKMHA_KEY_CHUNK);
+    for (uint chunk = 0u; chunk < num_chunks; chunk++) {
         [[unroll]] for (uint r = 0u; r < ROWS; r++) {
             const uint row = state_row(chunk, min(first_row + r, push.query_count - 1u));
-            row_max[r] = state[2u * row];
-            row_sum[r] = state[2u * row + 1u];
+            row_max[r] = value_floats[STATE_FLOATS * row];
+            row_sum[r] = value_floats[STATE_FLOATS * row + 1u];
+            if (HAS_STATISTICS) {
+                row_logs[r] = value_floats[STATE_FLOATS * row + 2u];
+                row_distances[r] = value_floats[STATE_FLOATS * row + 3u];
+            }
             const vec2 factors = softmax_join(r);
             [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
                 const uint feature = min(lane_feature(lane, v), 4u * (ceil_div(v_head_dim(), 4u) - 1u));
@@ -49,4 +55,5 @@ void main()
     }
     softmax_finish(lane);
     softmax_keep(lane, first_row);
+    softmax_keep_state(lane, first_row);
 }

@@ -9,10 +9,10 @@
  * rows, through shared memory. No subgroup operations.
  * Shared memory: 16 * (SLICE + 1) * (TILE_ROWS + STEP) + 4 * TILE_ROWS * (LANES + STEP) bytes.
  * Barriers: two a slice, before it is overwritten and when it is whole; one a step, when the lanes'
- * maxima are whole (the first slice of values does it for the weights); one a chunk, when the
- * lanes' sums are whole; one before the state is written, which all lanes have read. All lanes of a
- * workgroup take the same steps.
- * Trips: a chunk of VKMHA_KEY_CHUNK keys takes 1 + LANES + chunk / STEP * (1 + LANES + slices of
+ * maxima are whole (the first slice of values does it for the weights); two a chunk (with statistics
+ * six), when the lanes' sums are whole and when they are read; one before the state is written,
+ * which all lanes have read. All lanes of a workgroup take the same steps.
+ * Trips: a chunk of VKMHA_KEY_CHUNK keys takes 1 + 3 * LANES + chunk / STEP * (1 + LANES + slices of
  * head_dim * (1 + SLICE + TILE_ROWS / row lanes + STEP / row lanes) + VALUE_VECTORS * (STEP / row
  * lanes + STEP)).
  * Where features are stored one by one, 4 * ROWS * VALUE_VECTORS more a chunk.
@@ -94,6 +94,21 @@ void add_values(uint lane, uint row_lane, uint v, bool masks)
     }
 }
 
+/* Adds the lanes' parts of each row, which lie from shared_lanes[first] on. */
+void sum_lanes(uint lane, uint first, float parts[ROWS], inout float sums[ROWS])
+{
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+        shared_lanes[first + r * LANES + lane] = parts[r];
+    }
+    barrier();
+    for (uint l = 0u; l < LANES; l++) {
+        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+            sums[r] += shared_lanes[first + r * LANES + l];
+        }
+    }
+    barrier();
+}
+
 void main()
 {
     const uint lane = gl_LocalInvocationID.x % LANES;
@@ -134,7 +149,7 @@ void main()
             [[unroll]] for (uint c = 0u; c < COLUMNS; c++) {
                 [[unroll]] for (uint r = 0u; r < ROWS; r += 4u) {
                     const uint weight_at = (c * LANES + lane) * TILE_ROWS + row_lane * ROWS + r;
-                    shared_weights[weight_at / 4u] = softmax_weights(r, c);
+                    shared_weights[weight_at / 4u] = softmax_weights(r, c, step_key + c * LANES + lane);
                 }
             }
 
@@ -158,14 +173,10 @@ void main()
         }
 
         /* The lanes' sums make the rows'. */
-        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-            shared_lanes[lanes_at + r * LANES + lane] = lane_sum[r];
-        }
-        barrier();
-        for (uint l = 0u; l < LANES; l++) {
-            [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-                row_sum[r] += shared_lanes[lanes_at + r * LANES + l];
-            }
+        sum_lanes(lane, lanes_at, lane_sum, row_sum);
+        if (HAS_STATISTICS) {
+            sum_lanes(lane, lanes_at, lane_logs, row_logs);
+            sum_lanes(lane, lanes_at, lane_distances, row_distances);
         }
 
         softmax_join_memory(lane, first_row, goes_on);

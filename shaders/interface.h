@@ -29,16 +29,22 @@
 #define VKMHA_BIND_PLACE_SOURCE 0
 #define VKMHA_BIND_PLACE_TARGET 3
 
+#define VKMHA_BIND_CONTRIBUTE_INPUT 0
+#define VKMHA_BIND_CONTRIBUTE_WEIGHT 1
+#define VKMHA_BIND_CONTRIBUTE_GRADIENT 2
+#define VKMHA_BIND_CONTRIBUTE_NORMS 3
+#define VKMHA_BIND_CONTRIBUTE_PRODUCTS 4
+
 #define VKMHA_BIND_ROTATION 6  /* projections, place: cosine and sine of [position, pair] */
 #define VKMHA_BIND_POSITIONS 7 /* projections, place: the rotary position of each row */
 
 #define VKMHA_BIND_QUERY 0
 #define VKMHA_BIND_KEY 1 /* merge: the chunks' partial outputs */
-#define VKMHA_BIND_VALUE 2
+#define VKMHA_BIND_VALUE 2 /* merge: the chunks' states */
 #define VKMHA_BIND_OUTPUT 3
 #define VKMHA_BIND_MASK 4        /* read as words */
 #define VKMHA_BIND_ATTEND_KEYS 5 /* bytes, read as words */
-#define VKMHA_BIND_STATE 6       /* maximum and sum of each row, between cuts or of each chunk */
+#define VKMHA_BIND_STATE 6       /* of each row, between cuts or of each chunk, or at the end */
 #define VKMHA_BIND_TABLES 7      /* what a layer knows of its heads: see vkmha_attention_options */
 
 /* Uniform buffers. */
@@ -67,7 +73,8 @@
     X(8, CLASSES, 0)        /* attention: VKMHA_CLASS_ bits; one that is not set costs nothing */  \
     X(9, ROTATE, 0)         /* project, place: the rotated features of a head, 0 none */           \
     X(10, APPEND, 0)        /* project: bits of segments that lie behind a sequence's past keys */ \
-    X(11, PLACE, 0)         /* place: VKMHA_PLACE_ bits */
+    X(11, PLACE, 0)         /* place: VKMHA_PLACE_ bits */                                         \
+    X(13, TELL, 0)          /* inspect, summarize: a VKMHA_TELL_ */
 
 #ifdef VULKAN
 #define VKMHA_DECLARE_CONSTANT(id, name, value) layout(constant_id = id) const uint name = value;
@@ -96,12 +103,14 @@ typedef struct vkmha_constants {
 #define VKMHA_OPTION_BIAS_KV 1024u
 #define VKMHA_OPTION_ZERO_ATTN 2048u
 #define VKMHA_OPTION_GATES 4096u
+#define VKMHA_OPTION_ROWS 8192u /* rows leave their state, for what is told besides the output */
 
 #define VKMHA_CLASS_MASKS 1u  /* a mask tensor, a mask over keys */
 #define VKMHA_CLASS_FIRSTS 2u /* rows that begin behind key 0: left windows, first keys */
 #define VKMHA_CLASS_SCORES 4u /* softcap, ALiBi, relative bias */
 #define VKMHA_CLASS_EXTRAS 8u /* keys after all others: bias_k, zero attention, sinks */
 #define VKMHA_CLASS_SPLIT 16u /* a workgroup sees one chunk of keys; attention_merge joins them */
+#define VKMHA_CLASS_STATISTICS 32u /* entropy, distance and largest weight of each row */
 
 /* place: interleaved pairs in natural features, halves in natural features */
 #define VKMHA_PLACE_ROTATE_INTERLEAVED 1u
@@ -109,6 +118,17 @@ typedef struct vkmha_constants {
 #define VKMHA_PLACE_PAIR 4u   /* natural features become paired ones: see vkmha_paired_feature */
 #define VKMHA_PLACE_UNPAIR 8u /* and back */
 #define VKMHA_PLACE_APPEND 16u
+
+/* What is told besides the output: inspect, for each query and key */
+#define VKMHA_TELL_WEIGHTS 0u
+#define VKMHA_TELL_MEAN_WEIGHTS 1u /* one head's, added to those before it */
+#define VKMHA_TELL_SCORES_SCALED 2u
+#define VKMHA_TELL_SCORES_CAPPED 3u
+#define VKMHA_TELL_SCORES_MASKED 4u
+#define VKMHA_TELL_KEY_MASS 5u /* added to that of earlier queries */
+/* summarize, for each query */
+#define VKMHA_TELL_LSE 0u
+#define VKMHA_TELL_STATISTICS 1u /* as vkmha_statistics orders them */
 
 /*
  * Keys are summed in chunks of this many, each from a fresh maximum and sum, and the chunks are
@@ -175,9 +195,14 @@ VKMHA_STRUCT(vkmha_project_push) {
  * feature, modulo 2^32; packed: the sequence's first row is added to the position. Head y reads
  * key/value head (head_phase + y) / group_size. Keys key_begin..key_end-1 are seen by this
  * dispatch (key_begin a multiple of VKMHA_KEY_CHUNK; key_end one too, or key_len).
- * State of a row: two floats (maximum, sum) at 2 * ((z * groups_y + y) * query_count + i); of its
- * chunk c with CLASS_SPLIT: z counts on, c * groups_z + z.
+ * State of a row: VKMHA_STATE_FLOATS at that many times ((z * groups_y + y) * query_count + i); of its
+ * chunk c with CLASS_SPLIT: z counts on, c * groups_z + z. With OPTION_ROWS, and without CLASS_SPLIT:
+ * at that many times ((z * num_heads + y) * query_len + i) from state_base, and rows that the
+ * sequence does not have are rows without keys. A state: maximum, sum, sums of logarithms and
+ * distances (softmax.glsl); at the end, in place of these, entropy, mean distance, largest weight.
  */
+#define VKMHA_STATE_FLOATS(classes) (((classes)&VKMHA_CLASS_STATISTICS) != 0u ? 5u : 2u)
+
 VKMHA_STRUCT(vkmha_tensor_push) {
     VKMHA_U32 base;
     VKMHA_U32 batch_stride;
@@ -202,7 +227,7 @@ VKMHA_STRUCT(vkmha_attention_push) {
     VKMHA_U32 key_end;
     VKMHA_I32 position_offset; /* without sequences: p = query + this */
     VKMHA_U32 flags;
-    VKMHA_U32 num_chunks; /* merge: the chunks to join */
+    VKMHA_U32 state_base;
 };
 
 /*
@@ -231,6 +256,9 @@ VKMHA_STRUCT(vkmha_attention_options) {
     VKMHA_U32 bias_v;
     VKMHA_U32 total_queries; /* packed: rows that there are */
     VKMHA_U32 total_keys;
+    VKMHA_U32 num_heads;
+    VKMHA_U32 query_len;
+    VKMHA_U32 mean_heads; /* over which mean weights are averaged */
 };
 
 /*
@@ -249,6 +277,35 @@ VKMHA_STRUCT(vkmha_place_push) {
     VKMHA_U32 positions_batch_stride;
 };
 
+/* contribute flags, beside VKMHA_FLAG_FIRST and VKMHA_FLAG_LAST, which are of the columns */
+#define VKMHA_FLAG_NORMS 8u
+#define VKMHA_FLAG_PRODUCTS 16u
+#define VKMHA_FLAG_PACKED 32u
+
+/*
+ * One dispatch of heads' contributions to columns of the layer's output: c = o_h W_O^h. Group (x, y, z):
+ * query rows x * ROWS .., head y, batch z, each counted from the dispatch's first. Elements as in attention; input
+ * rows are of one head (packed: first_query_row is added), gradients have no heads, norms and products are [batch,
+ * heads, query_len] and take sums from column to column. Weights as in a projection; head y reads the input_vectors
+ * vectors of each column from head_offset + y * input_vectors on.
+ */
+VKMHA_STRUCT(vkmha_contribute_push) {
+    vkmha_tensor_push source;
+    vkmha_tensor_push gradient; /* feature: the column */
+    vkmha_tensor_push target;   /* of norms and products */
+    VKMHA_U32 products_base;    /* in place of target.base */
+    VKMHA_U32 first_query;
+    VKMHA_U32 query_count;
+    VKMHA_U32 total_queries; /* packed: rows that there are */
+    VKMHA_U32 sequences_base;
+    VKMHA_U32 columns;
+    VKMHA_U32 weight_base;
+    VKMHA_U32 depth_vectors; /* of a column */
+    VKMHA_U32 input_vectors; /* of a head */
+    VKMHA_U32 head_offset;   /* vectors before the dispatch's first head */
+    VKMHA_U32 flags;
+};
+
 /*
  * Self-test: the words that each invocation writes, with n its number in the workgroup: subgroup
  * size; lane; subgroup number; sum of 1; sum of lanes; float sum of n; float maximum of -n; n of
@@ -260,6 +317,7 @@ VKMHA_STRUCT(vkmha_place_push) {
 #ifndef VULKAN
 _Static_assert(sizeof(vkmha_project_push) <= 128, "push constants exceed Vulkan's minimum");
 _Static_assert(sizeof(vkmha_attention_push) <= 128, "push constants exceed Vulkan's minimum");
+_Static_assert(sizeof(vkmha_contribute_push) <= 128, "push constants exceed Vulkan's minimum");
 _Static_assert(sizeof(vkmha_place_push) <= 128, "push constants exceed Vulkan's minimum");
 #endif
 

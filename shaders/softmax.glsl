@@ -13,6 +13,9 @@
  * Every lane of a row keeps the same maxima and sums; a lane's own keys of the present chunk are
  * summed apart and joined at the chunk's end. A maximum starts at -FLT_MAX, and a row has seen a
  * key if its sum is not 0: its largest score has weight 1. A masked key has weight MASKED.
+ *
+ * With CLASS_STATISTICS a row sums its logarithms and distances too, and these follow the maximum:
+ *     t = sum_j w_j (s_j - m)    t' = f (t + (m - m') l)       d = sum_j w_j |p - j|    d' = f d
  */
 
 /* Marks a masked key where weights are kept; weights themselves are NaN or not negative. */
@@ -25,13 +28,20 @@ vec4 row_output[ROWS * VALUE_VECTORS]; /* the lane's features */
 float whole_max[ROWS]; /* of the chunks before, as the next */
 float whole_sum[ROWS];
 
-/* exp(score - maximum), never asked of -Inf; exactly 1 at the maximum. */
-float softmax_exp(float score, float maximum)
+/* The same of logarithms and distances; with CLASS_STATISTICS. */
+float lane_logs[ROWS];
+float lane_distances[ROWS];
+float row_logs[ROWS];
+float row_distances[ROWS];
+float whole_logs[ROWS]; /* when the row is finished: its entropy */
+float whole_distances[ROWS]; /* then: its mean distance */
+float largest_weight[ROWS]; /* then alone */
+
+/* Logarithms that are `sum`'s at maximum `from`, at maximum `to`; factor: exp(from - to). */
+float move_logs(float logs, float sum, float from, float to, float factor)
 {
-    precise const float x = score - maximum;
-    const float lowest = -88.0; /* e^-88 is below the normal numbers */
-    const float weight = exp(x < lowest ? lowest : x);
-    return x < lowest ? 0.0 : x == 0.0 ? 1.0 : weight;
+    precise const float moved = factor * fma(from - to, sum, logs);
+    return factor == 0.0 ? 0.0 : moved;
 }
 
 /* Takes the rows to `maxima`. Nothing changes for a row that keeps its maximum: its factor is 1. */
@@ -46,6 +56,10 @@ void softmax_raise()
     }
     [[unroll]] for (uint r = 0u; r < ROWS; r++) {
         const float factor = softmax_exp(row_max[r], maxima[r]);
+        if (HAS_STATISTICS) {
+            lane_logs[r] = move_logs(lane_logs[r], lane_sum[r], row_max[r], maxima[r], factor);
+            lane_distances[r] *= factor;
+        }
         row_max[r] = maxima[r];
         lane_sum[r] *= factor;
         [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
@@ -54,20 +68,27 @@ void softmax_raise()
     }
 }
 
-/* The weight of row r's key number c of the lane, summed into the lane's part of the row. */
-float softmax_weight(uint r, uint c)
+/* The weight of row r's key number c of the lane, key j, summed into the lane's part of the row. */
+float softmax_weight(uint r, uint c, uint j)
 {
     const uint at = r * COLUMNS + c;
     const float weight = softmax_exp(scores[at], row_max[r]);
     lane_sum[r] += attended[at] ? weight : 0.0;
+    if (HAS_STATISTICS) {
+        const float counted = attended[at] ? weight : 0.0;
+        const float exponent = max(scores[at] - row_max[r], LOWEST_EXPONENT);
+        const float distance = float(abs(int(j) - row_positions[r]));
+        lane_logs[r] = attended[at] ? fma(counted, exponent, lane_logs[r]) : lane_logs[r];
+        lane_distances[r] = fma(counted, distance, lane_distances[r]);
+    }
     return attended[at] ? weight : MASKED;
 }
 
 /* The same of rows r..r+3. */
-vec4 softmax_weights(uint r, uint c)
+vec4 softmax_weights(uint r, uint c, uint j)
 {
-    return vec4(softmax_weight(r, c), softmax_weight(r + 1u, c), softmax_weight(r + 2u, c),
-                softmax_weight(r + 3u, c));
+    return vec4(softmax_weight(r, c, j), softmax_weight(r + 1u, c, j),
+                softmax_weight(r + 2u, c, j), softmax_weight(r + 3u, c, j));
 }
 
 /* sum + weight * value, where a masked key adds nothing even if its value is NaN. */
@@ -77,10 +98,11 @@ vec4 softmax_add(float weight, vec4 value, vec4 sum, bool masks)
     return masks && weight < 0.0 ? sum : added;
 }
 
-/* Where row i keeps its maximum and sum. */
-uint state_index(uint chunk, uint i)
+/* Where row i keeps its state. */
+uint state_index(uint i)
 {
-    return 2u * state_row(chunk, i);
+    return has_option(VKMHA_OPTION_ROWS) && !IS_SPLIT ? told_row(i)
+                                                      : STATE_FLOATS * state_row(split_chunk(), i);
 }
 
 /* First of the features that vec4 number v of a lane holds. */
@@ -95,8 +117,12 @@ void softmax_begin(uint first_row)
     [[unroll]] for (uint r = 0u; r < ROWS; r++) {
         const uint i = first_row + r;
         const bool goes_on = !has_flag(VKMHA_FLAG_FIRST) && i < row_count;
-        whole_max[r] = goes_on ? state[state_index(0u, i)] : -FLT_MAX;
-        whole_sum[r] = goes_on ? state[state_index(0u, i) + 1u] : 0.0;
+        whole_max[r] = goes_on ? state[state_index(i)] : -FLT_MAX;
+        whole_sum[r] = goes_on ? state[state_index(i) + 1u] : 0.0;
+        if (HAS_STATISTICS) {
+            whole_logs[r] = goes_on ? state[state_index(i) + 2u] : 0.0;
+            whole_distances[r] = goes_on ? state[state_index(i) + 3u] : 0.0;
+        }
     }
 }
 
@@ -107,6 +133,12 @@ void softmax_clear()
         row_max[r] = -FLT_MAX;
         row_sum[r] = 0.0;
         lane_sum[r] = 0.0;
+        if (HAS_STATISTICS) {
+            lane_logs[r] = 0.0;
+            lane_distances[r] = 0.0;
+            row_logs[r] = 0.0;
+            row_distances[r] = 0.0;
+        }
         [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
             row_output[r * VALUE_VECTORS + v] = vec4(0.0);
         }
@@ -136,6 +168,13 @@ vec2 softmax_join(uint r)
     const vec2 factors =
         vec2(softmax_exp(whole_max[r], maximum), softmax_exp(row_max[r], maximum));
     precise const float sum = fma(whole_sum[r], factors.x, row_sum[r] * factors.y);
+    if (HAS_STATISTICS) {
+        whole_logs[r] = move_logs(whole_logs[r], whole_sum[r], whole_max[r], maximum, factors.x) +
+                        move_logs(row_logs[r], row_sum[r], row_max[r], maximum, factors.y);
+        precise const float distances =
+            fma(whole_distances[r], factors.x, row_distances[r] * factors.y);
+        whole_distances[r] = distances;
+    }
     whole_max[r] = maximum;
     whole_sum[r] = sum;
     return factors;
@@ -218,27 +257,29 @@ void softmax_add_extra_keys(uint lane)
     }
     if (has_option(VKMHA_OPTION_BIAS_KV)) {
         const uint head = layer_head() / options.group_size;
-        const uint head_vectors = ceil_div(head_dim(), 4u);
         const uint value_vectors = ceil_div(v_head_dim(), 4u);
-        float products[ROWS];
-        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-            products[r] = 0.0;
-        }
-        for (uint k = 0u; k < head_vectors; k++) {
-            const vec4 key = table_vectors[options.bias_k / 4u + head * head_vectors + k];
-            [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-                products[r] = dot_add(load_query(query_rows[r], 4u * k, head_dim()), key, products[r]);
-            }
-        }
         [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
             const uint vector = min(lane_feature(lane, v) / 4u, value_vectors - 1u);
             values[v] = table_vectors[options.bias_v / 4u + head * value_vectors + vector];
         }
         [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-            const float score = scaled_score(products[r]);
+            const float score = scaled_score(bias_key_product(query_rows[r]));
             softmax_add_key(r, score < -FLT_MAX ? -FLT_MAX : score, values);
         }
     }
+}
+
+/* Turns the row's sums into its statistics; key_max, key_sum: before the extra keys. */
+void finish_statistics(uint r, float key_max, float key_sum)
+{
+    const bool has_keys = key_sum != 0.0;
+    const float factor = softmax_exp(key_max, whole_max[r]);
+    const float logs = move_logs(whole_logs[r], key_sum, key_max, whole_max[r], factor);
+    const float sum = has_keys ? whole_sum[r] : 1.0;
+    precise const float entropy = key_sum * factor / sum * log(sum) - logs / sum;
+    whole_logs[r] = has_keys ? entropy : 0.0;
+    whole_distances[r] = has_keys ? whole_distances[r] * factor / sum : 0.0;
+    largest_weight[r] = has_keys ? factor / sum : 0.0;
 }
 
 /*
@@ -250,11 +291,22 @@ void softmax_finish(uint lane)
     if (!has_flag(VKMHA_FLAG_LAST) || IS_SPLIT) {
         return;
     }
+    float key_max[ROWS];
+    float key_sum[ROWS];
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+        key_max[r] = whole_max[r];
+        key_sum[r] = whole_sum[r];
+    }
 #ifndef VKMHA_MUTANT_NO_EXTRAS
     if (HAS_EXTRAS) {
         softmax_add_extra_keys(lane);
     }
 #endif
+    if (HAS_STATISTICS) {
+        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+            finish_statistics(r, key_max[r], key_sum[r]);
+        }
+    }
     const float gate = head_gate();
     [[unroll]] for (uint r = 0u; r < ROWS; r++) {
         const float divisor = whole_sum[r] != 0.0 ? whole_sum[r] : 1.0;
@@ -269,17 +321,30 @@ void softmax_finish(uint lane)
     }
 }
 
-/* Keeps what the next dispatch needs to go on. All lanes have read the state before any calls this. */
+/*
+ * Keeps what the next dispatch needs to go on, or what is told of the rows. All lanes have read the
+ * state before any calls this.
+ */
 void softmax_keep_state(uint lane, uint first_row)
 {
-    if ((has_flag(VKMHA_FLAG_LAST) && !IS_SPLIT) || lane != 0u) {
+    const bool is_whole = has_flag(VKMHA_FLAG_LAST) && !IS_SPLIT;
+    if (lane != 0u || (is_whole && !has_option(VKMHA_OPTION_ROWS))) {
         return;
     }
     [[unroll]] for (uint r = 0u; r < ROWS; r++) {
         const uint i = first_row + r;
-        if (i < row_count) {
-            state[state_index(split_chunk(), i)] = whole_max[r];
-            state[state_index(split_chunk(), i) + 1u] = whole_sum[r];
+        const bool is_there = i < row_count;
+        if (is_there || (is_whole && i < push.query_count)) {
+            const uint at = state_index(i);
+            state[at] = is_there ? whole_max[r] : -FLT_MAX;
+            state[at + 1u] = is_there ? whole_sum[r] : 0.0;
+            if (HAS_STATISTICS) {
+                state[at + 2u] = is_there ? whole_logs[r] : 0.0;
+                state[at + 3u] = is_there ? whole_distances[r] : 0.0;
+            }
+            if (HAS_STATISTICS && is_whole) {
+                state[at + 4u] = is_there ? largest_weight[r] : 0.0;
+            }
         }
     }
 }

@@ -101,6 +101,24 @@ static uint64_t resource_bytes(const vkmha_planned *planned, const vkmha_range *
         return sizes.present_key * 4;
     case VKMHA_RESOURCE_PRESENT_VALUE:
         return sizes.present_value * 4;
+    case VKMHA_RESOURCE_OUTPUT_GRADIENT:
+        return sizes.output_gradient * 4;
+    case VKMHA_RESOURCE_LSE:
+        return sizes.lse * 4;
+    case VKMHA_RESOURCE_TOLD_WEIGHTS:
+        return sizes.weights * 4;
+    case VKMHA_RESOURCE_MEAN_WEIGHTS:
+        return sizes.mean_weights * 4;
+    case VKMHA_RESOURCE_SCORES:
+        return sizes.scores * 4;
+    case VKMHA_RESOURCE_STATISTICS:
+        return sizes.statistics * 4;
+    case VKMHA_RESOURCE_KEY_MASS:
+        return sizes.key_mass * 4;
+    case VKMHA_RESOURCE_CONTRIBUTIONS:
+        return sizes.contributions * 4;
+    case VKMHA_RESOURCE_GATE_GRADIENTS:
+        return sizes.gate_gradients * 4;
     case VKMHA_RESOURCE_OPTIONS:
         return (sizeof(vkmha_attention_options) + 15) / 16 * 16;
     case VKMHA_RESOURCE_OUTPUT:
@@ -208,9 +226,9 @@ static void check_cover(const char *table, const vkmha_planned *planned)
             const vkmha_attention_push *push = &step->push.attention;
             if (step->variant->kernel == VKMHA_KERNEL_MERGE) {
                 /* It joins what the step before, which began these rows, left of all their keys. */
-                const uint64_t keys = planned->schedule.steps[i - 1].push.attention.key_end;
-                cr_assert_eq(push->num_chunks, (keys + VKMHA_KEY_CHUNK - 1) / VKMHA_KEY_CHUNK,
-                             "%s", table);
+                const vkmha_attention_push *split = &planned->schedule.steps[i - 1].push.attention;
+                cr_assert_eq(push->key_begin, split->key_begin, "%s", table);
+                cr_assert_eq(push->key_end, split->key_end, "%s", table);
                 last_rows += rows;
                 continue;
             }

@@ -119,6 +119,15 @@ typedef struct vkmha_buffers {
     vkmha_buffer cache_value;
     vkmha_buffer present_key;
     vkmha_buffer present_value;
+    vkmha_buffer output_gradient;
+    vkmha_buffer lse; /* as the next seven, an output where the plan was asked to tell it */
+    vkmha_buffer weights;
+    vkmha_buffer mean_weights;
+    vkmha_buffer scores;
+    vkmha_buffer statistics;
+    vkmha_buffer key_mass;
+    vkmha_buffer contributions;
+    vkmha_buffer gate_gradients;
     vkmha_buffer output;
     vkmha_buffer workspace;
 } vkmha_buffers;
