@@ -36,9 +36,9 @@ typedef struct vkmha_reference_outputs {
     double *statistics_bound;
     double *key_mass;
     double *key_mass_bound;
-    double *contributions;
+    double *contributions; /* not with attention_only */
     double *contributions_bound;
-    double *gate_gradients; /* needs inputs.output_gradient */
+    double *gate_gradients; /* needs the plan's has_gate_gradients */
     double *gate_gradients_bound;
     double *present_key;  /* as vkmha_outputs; with or without has_present. Not with is_packed or a cache. */
     double *present_key_bound;
@@ -79,7 +79,8 @@ VKMHA_API vkmha_status vkmha_reference_project(const float *input, uint64_t rows
                                                double *bound, vkmha_error *error);
 
 typedef struct vkmha_comparison {
-    bool passed; /* every element finite, every bound finite, every error <= bound */
+    /* Every element finite, or the very infinity that a bound of 0 asks for; every bound finite; every error <= bound. */
+    bool passed;
     double max_abs;   /* largest |got - expected| */
     double max_rel;   /* largest |got - expected| / |expected| where expected is not 0 */
     double max_ratio; /* largest error / bound */
