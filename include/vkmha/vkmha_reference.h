@@ -82,7 +82,8 @@ VKMHA_API vkmha_status vkmha_reference_project(const float *input, uint64_t rows
                                                double *bound, vkmha_error *error);
 
 typedef struct vkmha_comparison {
-    bool passed; /* every element finite, every bound finite, every error <= bound */
+    /* Every element finite, or the very infinity that a bound of 0 asks for; every bound finite; every error <= bound. */
+    bool passed;
     double max_abs;   /* largest |got - expected| */
     double max_rel;   /* largest |got - expected| / |expected| where expected is not 0 */
     double max_ratio; /* largest error / bound */
