@@ -13,6 +13,7 @@ static const char usage[] =
     "  check   cases or random shapes: device against reference and expected values\n"
     "  bench   checks, then times each kernel\n"
     "  demo    one case with what it computes: times, errors, strongest attention\n"
+    "  ablate  the importance of each head, and the output without heads\n"
     "\n"
     "vkmha COMMAND --help tells about a command; vkmha --version about the library.\n"
     "Exit status: 0 right, 1 a check failed, 2 wrong use, 3 no usable device.\n"
@@ -27,7 +28,7 @@ static int run_command(int argc, char **argv)
     } commands[] = {
         {"info", vkmha_command_info},   {"run", vkmha_command_run},
         {"check", vkmha_command_check}, {"bench", vkmha_command_bench},
-        {"demo", vkmha_command_demo},
+        {"demo", vkmha_command_demo},   {"ablate", vkmha_command_ablate},
     };
     if (argc < 2) {
         fputs(usage, stderr);
