@@ -42,7 +42,7 @@ static float *join_gates(const vkmha_problem *problem, const float *gates, uint6
         const uint64_t h = i % num_heads;
         const uint64_t b = i / num_heads % batch;
         const float gate = gates[i / num_heads / batch * num_heads + h];
-        joined[i] = !own                                          ? gate
+        joined[i] = !own                                   ? gate
                     : problem->plan.has_gates_per_sequence ? gate * own[b * num_heads + h]
                                                            : gate * own[h];
     }
@@ -60,9 +60,9 @@ static vkmha_status run_batch(vkmha_layer *layer, const vkmha_problem *problem, 
     const uint64_t size = vkmha_problem_measure(problem).output;
     float *output = vkmha_pool_allocate(&pool, count * size, sizeof(float));
     float *joined = join_gates(problem, gates + first * problem->layer.num_heads, count, &pool);
-    vkmha_status status =
-        output && joined ? vkmha_subject_repeat(problem, count, &pool, &repeated, error)
-                         : vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
+    vkmha_status status = output && joined
+                              ? vkmha_subject_repeat(problem, count, &pool, &repeated, error)
+                              : vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
     if (status == VKMHA_OK) {
         repeated.plan.has_head_gates = false;
         repeated.plan.has_gates_per_sequence = true;
@@ -80,9 +80,9 @@ static vkmha_status run_batch(vkmha_layer *layer, const vkmha_problem *problem, 
     return status;
 }
 
-vkmha_status vkmha_gated_run(vkmha_device *device, const vkmha_problem *problem,
-                             const float *gates, uint64_t count, vkmha_gated_visit *visit,
-                             void *user, vkmha_error *error)
+vkmha_status vkmha_gated_run(vkmha_device *device, const vkmha_problem *problem, const float *gates,
+                             uint64_t count, vkmha_gated_visit *visit, void *user,
+                             vkmha_error *error)
 {
     vkmha_layer *layer = NULL;
     vkmha_progress progress;

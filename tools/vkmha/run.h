@@ -71,7 +71,10 @@ enum {
         {"head-dim", required_argument, NULL, VKMHA_RUN_HEAD_DIM},                                 \
         {"causal", required_argument, NULL, VKMHA_RUN_CAUSAL},                                     \
         {"device", required_argument, NULL, VKMHA_RUN_DEVICE},                                     \
-        {"json", no_argument, NULL, VKMHA_RUN_JSON}, {"help", no_argument, NULL, 'h'}
+        {"json", no_argument, NULL, VKMHA_RUN_JSON},                                               \
+    {                                                                                              \
+        "help", no_argument, NULL, 'h'                                                             \
+    }
 
 /* How a command reads its arguments. */
 typedef struct vkmha_run_reader {
@@ -83,8 +86,8 @@ typedef struct vkmha_run_reader {
     void *command;
 } vkmha_run_reader;
 
-/* Returns VKMHA_EXIT_RIGHT, another code after an error line, or -1 where help was asked for. optind
- * is then the first argument that is no option. */
+/* Returns VKMHA_EXIT_RIGHT, another code after an error line, or -1 where help was asked for.
+ * optind is then the first argument that is no option. */
 int vkmha_run_read(int argc, char **argv, const vkmha_run_reader *reader);
 
 /* Opens the files of inputs and loads layer, inputs and options' tensors; weights: NULL for

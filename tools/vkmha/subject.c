@@ -60,8 +60,8 @@ static vkmha_status check_subject(const vkmha_problem *problem, vkmha_error *err
         const char *name;
         vkmha_type type;
     } types[] = {
-        {"query_type", plan->query_type},   {"key_type", plan->key_type},
-        {"value_type", plan->value_type},   {"output_type", plan->output_type},
+        {"query_type", plan->query_type},          {"key_type", plan->key_type},
+        {"value_type", plan->value_type},          {"output_type", plan->output_type},
         {"cache_type", problem->layer.cache_type},
     };
     if (problem->layer.attention_only) {
@@ -110,12 +110,11 @@ static vkmha_status find_real_rows(const vkmha_problem *given, vkmha_subject *su
         subject->is_real[row] = is_row_real(given, row / plan->query_len, row % plan->query_len);
         subject->real_rows += subject->is_real[row];
     }
-    return subject->real_rows > 0
-               ? VKMHA_OK
-               : vkmha_tool_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
-                                 "batch_size %" PRIu64 " and query_len %" PRIu64
-                                 " have no row that is not padding",
-                                 plan->batch_size, plan->query_len);
+    return subject->real_rows > 0 ? VKMHA_OK
+                                  : vkmha_tool_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                                                    "batch_size %" PRIu64 " and query_len %" PRIu64
+                                                    " have no row that is not padding",
+                                                    plan->batch_size, plan->query_len);
 }
 
 /* Packed sequences are padded: a run may then repeat them. */

@@ -61,9 +61,9 @@ typedef void vkmha_gated_visit(void *user, uint64_t variant, const float *output
  * Runs the layer with `count` sets of gates [count, num_heads], each times the layer's own, as one
  * batch (or several, of at most 64 MiB a tensor), and shows each variant's y in order.
  */
-vkmha_status vkmha_gated_run(vkmha_device *device, const vkmha_problem *problem,
-                             const float *gates, uint64_t count, vkmha_gated_visit *visit,
-                             void *user, vkmha_error *error);
+vkmha_status vkmha_gated_run(vkmha_device *device, const vkmha_problem *problem, const float *gates,
+                             uint64_t count, vkmha_gated_visit *visit, void *user,
+                             vkmha_error *error);
 
 /* y with all heads, and how much of it changes without each: [num_heads]. */
 typedef struct vkmha_importance {
