@@ -30,9 +30,8 @@ static uint64_t variants_at_once(const vkmha_problem *problem, uint64_t count)
     return fit < 1 ? 1 : fit < count ? fit : count;
 }
 
-/* Gates of every sequence of every variant: the variant's times the problem's own. */
-static float *join_gates(const vkmha_problem *problem, const float *gates, uint64_t count,
-                         vkmha_pool *pool)
+float *vkmha_gates_join(const vkmha_problem *problem, const float *gates, uint64_t count,
+                        vkmha_pool *pool)
 {
     const uint64_t batch = problem->plan.batch_size;
     const uint64_t num_heads = problem->layer.num_heads;
@@ -59,7 +58,8 @@ static vkmha_status run_batch(vkmha_layer *layer, const vkmha_problem *problem, 
     vkmha_plan *plan = NULL;
     const uint64_t size = vkmha_problem_measure(problem).output;
     float *output = vkmha_pool_allocate(&pool, count * size, sizeof(float));
-    float *joined = join_gates(problem, gates + first * problem->layer.num_heads, count, &pool);
+    float *joined =
+        vkmha_gates_join(problem, gates + first * problem->layer.num_heads, count, &pool);
     vkmha_status status = output && joined
                               ? vkmha_subject_repeat(problem, count, &pool, &repeated, error)
                               : vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");

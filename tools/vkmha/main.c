@@ -15,6 +15,7 @@ static const char usage[] =
     "  demo    one case with what it computes: times, errors, strongest attention\n"
     "  ablate  the importance of each head, and the output without heads\n"
     "  noise   a head full of noise: kept, weighed down, removed\n"
+    "  prune   writes a checkpoint without heads, proves it and times it\n"
     "\n"
     "vkmha COMMAND --help tells about a command; vkmha --version about the library.\n"
     "Exit status: 0 right, 1 a check failed, 2 wrong use, 3 no usable device.\n"
@@ -31,6 +32,7 @@ static int run_command(int argc, char **argv)
         {"check", vkmha_command_check}, {"bench", vkmha_command_bench},
         {"demo", vkmha_command_demo},   {"ablate", vkmha_command_ablate},
         {"noise", vkmha_command_noise},
+        {"prune", vkmha_command_prune},
     };
     if (argc < 2) {
         fputs(usage, stderr);

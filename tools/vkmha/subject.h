@@ -65,6 +65,11 @@ vkmha_status vkmha_gated_run(vkmha_device *device, const vkmha_problem *problem,
                              uint64_t count, vkmha_gated_visit *visit, void *user,
                              vkmha_error *error);
 
+/* Gates [count, batch_size, num_heads] of every sequence of every variant: the variant's [count,
+ * num_heads] times the problem's own. NULL where memory is out. */
+float *vkmha_gates_join(const vkmha_problem *problem, const float *gates, uint64_t count,
+                        vkmha_pool *pool);
+
 /* y with all heads, and how much of it changes without each: [num_heads]. */
 typedef struct vkmha_importance {
     float *base;
