@@ -43,6 +43,13 @@ static void copy_present(const vkmha_reference *reference, const vkmha_values *a
     }
 }
 
+static uint64_t output_count(const vkmha_reference *reference)
+{
+    const vkmha_layer_params *layer = reference->layer;
+    return layer->attention_only ? reference->sizes.heads_attention
+                                 : reference->sizes.query_rows * layer->output_dim;
+}
+
 static void write_outputs(const vkmha_reference *reference, const vkmha_reference_outputs *outputs)
 {
     const vkmha_layer_params *layer = reference->layer;
@@ -64,6 +71,10 @@ static void write_outputs(const vkmha_reference *reference, const vkmha_referenc
         vkmha_reference_project_rows(&features, reference->sizes.query_rows, &layer->w_o,
                                      &layer->b_o, reference->chains.output, outputs->output,
                                      outputs->output_bound);
+    }
+    if (outputs->output && outputs->output_bound) {
+        vkmha_reference_store(reference->plan->output_type, output_count(reference),
+                              outputs->output, outputs->output_bound);
     }
     const vkmha_values *key = &reference->key;
     const vkmha_values *value = &reference->value;
@@ -132,6 +143,10 @@ static vkmha_status run(vkmha_reference *reference, const vkmha_host *host,
     const uint64_t added = vkmha_reference_contributes(outputs)
                                ? VKMHA_CONTRIBUTE_ROWS * (uint64_t)layer->output_dim
                                : 0;
+    /* What is rounded for storage is a value and its bound, whichever of them is asked for. */
+    const bool is_rounded = reference->plan->output_type != VKMHA_TYPE_F32;
+    vkmha_reference_outputs both = {0};
+    const uint64_t rounded = is_rounded ? output_count(reference) : 0;
     vkmha_values new_key = {.heads = kv_heads, .features = layer->head_dim};
     vkmha_values new_value = {.heads = kv_heads, .features = layer->v_head_dim};
     vkmha_scratch *scratch = &reference->scratch;
@@ -151,6 +166,8 @@ static vkmha_status run(vkmha_reference *reference, const vkmha_host *host,
         {&reference->value.bound, key_rows * kv_heads * layer->v_head_dim},
         {&reference->attention.value, sizes->heads_attention},
         {&reference->attention.bound, sizes->heads_attention},
+        {&both.output, rounded},
+        {&both.output_bound, rounded},
         {&scratch->score, scores},
         {&scratch->slack, scores},
         {&scratch->weight, scores},
@@ -176,7 +193,12 @@ static vkmha_status run(vkmha_reference *reference, const vkmha_host *host,
         vkmha_reference_heads(reference, &new_key, &new_value);
         vkmha_reference_attend(reference);
         vkmha_reference_contribute(reference);
-        write_outputs(reference, outputs);
+        vkmha_reference_outputs written = *outputs;
+        if (is_rounded && (outputs->output || outputs->output_bound)) {
+            written.output = outputs->output ? outputs->output : both.output;
+            written.output_bound = outputs->output_bound ? outputs->output_bound : both.output_bound;
+        }
+        write_outputs(reference, &written);
     } else {
         status = vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
     }
@@ -241,5 +263,11 @@ vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, const vkmha_pl
                              ? checked_plan.total_keys
                              : checked_plan.batch_size * reference.sizes.all_keys;
     reference.zero_row = reference.bias_row + 1;
-    return run(&reference, &services, outputs, error);
+    vkmha_widened widened;
+    status = vkmha_reference_widen(&checked_plan, &reference.sizes, &services, &checked_layer,
+                                   &checked_inputs, &widened)
+                 ? run(&reference, &services, outputs, error)
+                 : vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
+    vkmha_widened_finish(&widened, &services);
+    return status;
 }

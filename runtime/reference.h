@@ -107,6 +107,24 @@ void vkmha_reference_turn(const vkmha_rope *rope, uint32_t head_dim, uint64_t he
 void vkmha_reference_heads(vkmha_reference *reference, const vkmha_values *new_key,
                            const vkmha_values *new_value);
 
+/* Copies of tensors and weights in other types. */
+enum { VKMHA_NUM_WIDENED = 9 };
+typedef struct vkmha_widened {
+    void *memory[VKMHA_NUM_WIDENED];
+} vkmha_widened;
+
+/*
+ * Points checked inputs at fp32 copies of what is stored in 16 bits, and weights at copies rounded to
+ * weight_type (reference_types.c). False where memory is out; `widened` is to be finished either way.
+ */
+bool vkmha_reference_widen(const vkmha_plan_params *plan, const vkmha_sizes *sizes,
+                           const vkmha_host *host, vkmha_layer_params *layer, vkmha_inputs *inputs,
+                           vkmha_widened *widened);
+void vkmha_widened_finish(vkmha_widened *widened, const vkmha_host *host);
+
+/* What storing in `type` makes of values and their bounds. */
+void vkmha_reference_store(vkmha_type type, uint64_t count, double *values, double *bounds);
+
 /* Fills reference.attention and what is told of queries and keys. */
 void vkmha_reference_attend(const vkmha_reference *reference);
 

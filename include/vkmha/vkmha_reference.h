@@ -21,7 +21,10 @@ extern "C" {
 /* All optional (NULL: not wanted), all contiguous, shapes as in vkmha_outputs. */
 typedef struct vkmha_reference_outputs {
     double *output;
-    double *output_bound; /* largest |fp32 result - output| of an honest kernel, all stages together */
+    /* Largest |result - output| of an honest kernel, all stages together. What is stored in 16 bits (output, present
+     * key and value) is given rounded, and the bound is what rounding makes of the interval: often 0; infinite where a
+     * part of it rounds to Inf, 0 where all of it does. */
+    double *output_bound;
     /* What vkmha_outputs tells besides the output, each with its bound, whether or not the plan asks for it (but
      * chosen_heads, chosen_queries and scores are the plan's). */
     double *lse; /* -INFINITY where no key is allowed; its bound is 0 there */
