@@ -16,7 +16,13 @@ static uint64_t cache_bytes(const vkmha_plan *plan, uint32_t dim)
 {
     const vkmha_plan_params *params = &plan->params;
     return params->batch_size * params->cache_capacity * plan->layer->params.num_kv_heads *
-           vkmha_round_up(dim, 4) * 4;
+           vkmha_round_up(dim, 4) * vkmha_type_bytes(plan->layer->params.cache_type);
+}
+
+/* Whole words. */
+static uint64_t tensor_bytes(uint64_t elements, vkmha_type type)
+{
+    return round_up(elements * vkmha_type_bytes(type), 4);
 }
 
 static vkmha_slot told_slot(const char *field, bool is_used, uint64_t elements)
@@ -33,11 +39,14 @@ vkmha_slot vkmha_plan_slot(const vkmha_plan *plan, vkmha_resource resource)
     const bool has_past = params->past_len > 0;
     switch (resource) {
     case VKMHA_RESOURCE_QUERY:
-        return (vkmha_slot){"query", true, false, sizes->query * 4};
+        return (vkmha_slot){"query", true, false,
+                            tensor_bytes(sizes->query, params->query_type)};
     case VKMHA_RESOURCE_KEY:
-        return (vkmha_slot){"key", !params->key_is_query, false, sizes->key * 4};
+        return (vkmha_slot){"key", !params->key_is_query, false,
+                            tensor_bytes(sizes->key, params->key_type)};
     case VKMHA_RESOURCE_VALUE:
-        return (vkmha_slot){"value", !params->value_is_key, false, sizes->value * 4};
+        return (vkmha_slot){"value", !params->value_is_key, false,
+                            tensor_bytes(sizes->value, params->value_type)};
     case VKMHA_RESOURCE_MASK:
         return (vkmha_slot){"mask", params->mask != VKMHA_MASK_NONE, false,
                             round_up(sizes->mask_bytes, 4)};
@@ -53,17 +62,21 @@ vkmha_slot vkmha_plan_slot(const vkmha_plan *plan, vkmha_resource resource)
         return (vkmha_slot){"head_gates", params->has_head_gates, true,
                             round_up(sizes->head_gates * 4, 16)};
     case VKMHA_RESOURCE_PAST_KEY:
-        return (vkmha_slot){"past_key", has_past, false, sizes->past_key * 4};
+        return (vkmha_slot){"past_key", has_past, false,
+                            tensor_bytes(sizes->past_key, layer->cache_type)};
     case VKMHA_RESOURCE_PAST_VALUE:
-        return (vkmha_slot){"past_value", has_past, false, sizes->past_value * 4};
+        return (vkmha_slot){"past_value", has_past, false,
+                            tensor_bytes(sizes->past_value, layer->cache_type)};
     case VKMHA_RESOURCE_CACHE_KEY:
         return (vkmha_slot){"cache_key", has_cache, false, cache_bytes(plan, layer->head_dim)};
     case VKMHA_RESOURCE_CACHE_VALUE:
         return (vkmha_slot){"cache_value", has_cache, false, cache_bytes(plan, layer->v_head_dim)};
     case VKMHA_RESOURCE_PRESENT_KEY:
-        return (vkmha_slot){"present_key", params->has_present, false, sizes->present_key * 4};
+        return (vkmha_slot){"present_key", params->has_present, false,
+                            tensor_bytes(sizes->present_key, layer->cache_type)};
     case VKMHA_RESOURCE_PRESENT_VALUE:
-        return (vkmha_slot){"present_value", params->has_present, false, sizes->present_value * 4};
+        return (vkmha_slot){"present_value", params->has_present, false,
+                            tensor_bytes(sizes->present_value, layer->cache_type)};
     case VKMHA_RESOURCE_OUTPUT_GRADIENT:
         return told_slot("output_gradient", params->has_gate_gradients, sizes->output_gradient);
     case VKMHA_RESOURCE_LSE:
@@ -83,7 +96,8 @@ vkmha_slot vkmha_plan_slot(const vkmha_plan *plan, vkmha_resource resource)
     case VKMHA_RESOURCE_GATE_GRADIENTS:
         return told_slot("gate_gradients", params->has_gate_gradients, sizes->gate_gradients);
     case VKMHA_RESOURCE_OUTPUT:
-        return (vkmha_slot){"output", true, false, sizes->output * 4};
+        return (vkmha_slot){"output", true, false,
+                            tensor_bytes(sizes->output, params->output_type)};
     case VKMHA_RESOURCE_WORKSPACE:
         return (vkmha_slot){"workspace", true, false, plan->schedule.workspace_bytes};
     case VKMHA_RESOURCE_NONE:

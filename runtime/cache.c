@@ -4,6 +4,7 @@
 
 #include <vkmha/vkmha_vulkan.h>
 
+#include "convert.h"
 #include "params_check.h"
 
 void vkmha_cache_destroy(vkmha_cache *cache)
@@ -28,7 +29,8 @@ static vkmha_status create_block(vkmha_cache *cache, const char *name, uint32_t 
     vkmha_device *device = cache->layer->device;
     const uint64_t limit = device->info.limits.max_allocation_bytes;
     const uint64_t factors[] = {cache->batch_size, cache->capacity,
-                                cache->layer->params.num_kv_heads, vkmha_round_up(dim, 4), 4};
+                                cache->layer->params.num_kv_heads, vkmha_round_up(dim, 4),
+                                vkmha_type_bytes(cache->layer->params.cache_type)};
     uint64_t bytes = 0;
     if (!vkmha_multiply_all(factors, sizeof(factors) / sizeof(factors[0]), &bytes) ||
         bytes > limit) {

@@ -2,19 +2,22 @@
 
 #include <string.h>
 
-/* A head region of the workspace to [batch, row, head, feature]. */
+/* A head region of the workspace to [batch, row, head, feature] in fp32. */
 static vkmha_download from_region(const vkmha_plan *plan, const vkmha_block *workspace,
-                                  float *target, const vkmha_region *region, uint64_t first_row,
-                                  uint64_t all_rows, uint64_t rows, uint64_t heads, uint32_t dim,
-                                  uint32_t paired)
+                                  float *target, vkmha_type type, const vkmha_region *region,
+                                  uint64_t first_row, uint64_t all_rows, uint64_t rows,
+                                  uint64_t heads, uint32_t dim, uint32_t paired)
 {
     const uint64_t pitch = vkmha_round_up(dim, 4);
     const uint64_t batches = plan->params.is_packed ? 1 : plan->params.batch_size;
+    const uint64_t skipped_bytes = first_row * pitch * vkmha_type_bytes(type);
     return (vkmha_download){
         .target = region->bytes && rows ? target : NULL,
         .source = workspace,
-        .offset = region->offset + first_row * pitch * 4,
-        .bytes = region->bytes - first_row * pitch * 4,
+        .type = type,
+        .target_type = VKMHA_TYPE_F32,
+        .offset = region->offset + skipped_bytes,
+        .bytes = region->bytes - skipped_bytes,
         .batches = batches,
         .rows = rows,
         .heads = heads,
@@ -31,12 +34,15 @@ static const vkmha_block *block_of(const vkmha_block *blocks, vkmha_resource res
 }
 
 /* A tensor that lies in the device's memory as in the host's. */
-static vkmha_download as_it_is(float *target, const vkmha_block *source, uint64_t elements)
+static vkmha_download as_it_is(void *target, vkmha_type type, const vkmha_block *source,
+                               uint64_t elements)
 {
     return (vkmha_download){
         .target = elements ? target : NULL,
         .source = source,
-        .bytes = elements * 4,
+        .type = type,
+        .target_type = type,
+        .bytes = elements * vkmha_type_bytes(type),
         .batches = 1,
         .rows = 1,
         .heads = 1,
@@ -44,21 +50,22 @@ static vkmha_download as_it_is(float *target, const vkmha_block *source, uint64_
 }
 
 /* The output by its strides: what lies between its elements stays the caller's. */
-static vkmha_download output_download(const vkmha_plan *plan, float *target,
+static vkmha_download output_download(const vkmha_plan *plan, void *target,
                                       const vkmha_block *source)
 {
     const vkmha_layer_params *layer = &plan->layer->params;
     const vkmha_strides *strides = &plan->params.output_strides;
     const vkmha_steps steps = {strides->batch, strides->row, strides->head};
-    vkmha_download download = as_it_is(target, source, plan->sizes.output);
+    const vkmha_type type = plan->params.output_type;
+    vkmha_download download = as_it_is(target, type, source, plan->sizes.output);
     const uint64_t features =
         layer->attention_only ? (uint64_t)layer->num_heads * layer->v_head_dim : layer->output_dim;
     if (plan->sizes.output == plan->sizes.query_rows * features) {
         return download; /* without gaps */
     }
-    download.target += download.target ? strides->offset : 0;
-    download.offset = strides->offset * 4;
+    download.offset = strides->offset * vkmha_type_bytes(type);
     download.bytes -= download.offset;
+    download.target = download.target ? (char *)download.target + download.offset : NULL;
     download.batches = plan->params.is_packed ? 1 : plan->params.batch_size;
     download.rows = plan->params.is_packed ? plan->params.total_queries : plan->params.query_len;
     download.heads = layer->attention_only ? layer->num_heads : 1;
@@ -81,17 +88,18 @@ void vkmha_downloads_list(const vkmha_plan *plan, const vkmha_outputs *outputs,
     const uint64_t all_keys = params->is_packed ? params->total_keys : sizes->all_keys;
     const uint32_t paired = plan->layer->packing.sections[VKMHA_SECTION_KEY].paired;
     const vkmha_block *workspace = block_of(blocks, VKMHA_RESOURCE_WORKSPACE);
+    const vkmha_type kept = vkmha_kept_type(layer, params);
     downloads[0] =
         output_download(plan, outputs->output, block_of(blocks, VKMHA_RESOURCE_OUTPUT));
-    downloads[1] = from_region(plan, workspace, outputs->projected_query, &schedule->query, 0,
+    downloads[1] = from_region(plan, workspace, outputs->projected_query, VKMHA_TYPE_F32, &schedule->query, 0,
                                queries, queries, layer->num_heads, layer->head_dim, paired);
     downloads[2] =
-        from_region(plan, workspace, outputs->projected_key, &schedule->key, params->past_len,
+        from_region(plan, workspace, outputs->projected_key, kept, &schedule->key, params->past_len,
                     all_keys, new_keys, layer->num_kv_heads, layer->head_dim, paired);
     downloads[3] =
-        from_region(plan, workspace, outputs->projected_value, &schedule->value, params->past_len,
+        from_region(plan, workspace, outputs->projected_value, kept, &schedule->value, params->past_len,
                     all_keys, new_keys, layer->num_kv_heads, layer->v_head_dim, 0);
-    downloads[4] = from_region(plan, workspace, outputs->attention, &schedule->attention, 0,
+    downloads[4] = from_region(plan, workspace, outputs->attention, VKMHA_TYPE_F32, &schedule->attention, 0,
                                queries, queries, layer->num_heads, layer->v_head_dim, 0);
     /* Heads are side by side here: concatenated by layout. */
     const uint64_t pitch = vkmha_round_up(layer->v_head_dim, 4);
@@ -101,23 +109,25 @@ void vkmha_downloads_list(const vkmha_plan *plan, const vkmha_outputs *outputs,
         void *target;
         vkmha_resource resource;
         uint64_t elements;
+        vkmha_type type;
     } whole[] = {
-        {outputs->present_key, VKMHA_RESOURCE_PRESENT_KEY, sizes->present_key},
-        {outputs->present_value, VKMHA_RESOURCE_PRESENT_VALUE, sizes->present_value},
-        {outputs->lse, VKMHA_RESOURCE_LSE, sizes->lse},
-        {outputs->weights, VKMHA_RESOURCE_TOLD_WEIGHTS, sizes->weights},
-        {outputs->mean_weights, VKMHA_RESOURCE_MEAN_WEIGHTS, sizes->mean_weights},
-        {outputs->scores, VKMHA_RESOURCE_SCORES, sizes->scores},
-        {outputs->statistics, VKMHA_RESOURCE_STATISTICS, sizes->statistics},
-        {outputs->key_mass, VKMHA_RESOURCE_KEY_MASS, sizes->key_mass},
-        {outputs->contributions, VKMHA_RESOURCE_CONTRIBUTIONS, sizes->contributions},
-        {outputs->gate_gradients, VKMHA_RESOURCE_GATE_GRADIENTS, sizes->gate_gradients},
+        {outputs->present_key, VKMHA_RESOURCE_PRESENT_KEY, sizes->present_key, kept},
+        {outputs->present_value, VKMHA_RESOURCE_PRESENT_VALUE, sizes->present_value, kept},
+        {outputs->lse, VKMHA_RESOURCE_LSE, sizes->lse, VKMHA_TYPE_F32},
+        {outputs->weights, VKMHA_RESOURCE_TOLD_WEIGHTS, sizes->weights, VKMHA_TYPE_F32},
+        {outputs->mean_weights, VKMHA_RESOURCE_MEAN_WEIGHTS, sizes->mean_weights, VKMHA_TYPE_F32},
+        {outputs->scores, VKMHA_RESOURCE_SCORES, sizes->scores, VKMHA_TYPE_F32},
+        {outputs->statistics, VKMHA_RESOURCE_STATISTICS, sizes->statistics, VKMHA_TYPE_F32},
+        {outputs->key_mass, VKMHA_RESOURCE_KEY_MASS, sizes->key_mass, VKMHA_TYPE_F32},
+        {outputs->contributions, VKMHA_RESOURCE_CONTRIBUTIONS, sizes->contributions, VKMHA_TYPE_F32},
+        {outputs->gate_gradients, VKMHA_RESOURCE_GATE_GRADIENTS, sizes->gate_gradients, VKMHA_TYPE_F32},
     };
     _Static_assert(sizeof(whole) / sizeof(whole[0]) + 5 == VKMHA_NUM_DOWNLOADS,
                    "every output has a download");
     for (size_t i = 0; i < sizeof(whole) / sizeof(whole[0]); i++) {
         downloads[5 + i] =
-            as_it_is(whole[i].target, block_of(blocks, whole[i].resource), whole[i].elements);
+            as_it_is(whole[i].target, whole[i].type, block_of(blocks, whole[i].resource),
+                     whole[i].elements);
     }
 }
 
@@ -150,7 +160,25 @@ vkmha_status vkmha_downloads_record(vkmha_device *device, VkCommandBuffer comman
     return VKMHA_OK;
 }
 
-static void unpack(const vkmha_download *download, const float *source)
+/* The features of one row, put in order. */
+static void unpack_row(const vkmha_download *download, const void *source, uint64_t from,
+                       uint64_t to)
+{
+    const vkmha_type type = download->type;
+    const uint32_t bytes = vkmha_type_bytes(type);
+    for (uint32_t c = 0; c < download->dim; c++) {
+        const uint64_t at = to + vkmha_paired_feature(download->paired, c);
+        if (download->target_type == type) {
+            memcpy((char *)download->target + at * bytes, (const char *)source + (from + c) * bytes,
+                   bytes);
+        } else {
+            vkmha_store_element(download->target, download->target_type, at,
+                                vkmha_load_element(source, type, from + c));
+        }
+    }
+}
+
+static void unpack(const vkmha_download *download, const void *source)
 {
     if (download->dim == 0) {
         memcpy(download->target, source, (size_t)download->bytes);
@@ -159,13 +187,10 @@ static void unpack(const vkmha_download *download, const float *source)
     for (uint64_t b = 0; b < download->batches; b++) {
         for (uint64_t s = 0; s < download->rows; s++) {
             for (uint64_t h = 0; h < download->heads; h++) {
-                const float *from = source + b * download->from.batch + s * download->from.row +
-                                    h * download->from.head;
-                float *to = download->target + b * download->to.batch + s * download->to.row +
-                            h * download->to.head;
-                for (uint32_t c = 0; c < download->dim; c++) {
-                    to[vkmha_paired_feature(download->paired, c)] = from[c];
-                }
+                unpack_row(download, source,
+                           b * download->from.batch + s * download->from.row +
+                               h * download->from.head,
+                           b * download->to.batch + s * download->to.row + h * download->to.head);
             }
         }
     }
@@ -191,7 +216,7 @@ vkmha_status vkmha_downloads_finish(vkmha_device *device,
             const char *source = download->readback.mapped
                                      ? (const char *)download->readback.mapped
                                      : (const char *)download->source->mapped + download->offset;
-            unpack(download, (const float *)source);
+            unpack(download, source);
         }
     }
     return VKMHA_OK;

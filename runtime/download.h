@@ -13,8 +13,10 @@ typedef struct vkmha_steps {
 } vkmha_steps;
 
 typedef struct vkmha_download {
-    float *target; /* of the first element; NULL: not wanted */
+    void *target; /* of the first element; NULL: not wanted */
     const vkmha_block *source;
+    vkmha_type type; /* of the source's elements */
+    vkmha_type target_type;
     uint64_t offset; /* of the first element, in bytes */
     uint64_t bytes;
     uint64_t batches;

@@ -48,21 +48,21 @@ static bool find_row(const vkmha_packing *packing, uint32_t matrix, uint32_t col
     return false;
 }
 
-/* Floats first..first+count of one column: `input_heads` runs of input_dim features, each
+/* Elements first..first+count of one column: `input_heads` runs of input_dim features, each
  * zero-padded. */
 static void pack_column(const vkmha_matrix *weight, const vkmha_section *section, uint64_t row,
-                        uint32_t first, uint32_t count, float *destination)
+                        uint32_t first, uint32_t count, vkmha_type type, void *destination)
 {
     for (uint32_t i = 0; i < count; i++) {
         const uint32_t run = (first + i) / section->input_pitch;
         const uint32_t feature = (first + i) % section->input_pitch;
-        if (feature >= section->input_dim) {
-            destination[i] = 0.0f;
-            continue;
+        float value = 0.0f;
+        if (feature < section->input_dim) {
+            const uint64_t column = (uint64_t)run * section->input_dim + feature;
+            const uint64_t at = row * weight->row_stride + column * weight->column_stride;
+            value = vkmha_load_element(weight->data, weight->type, at);
         }
-        const uint64_t column = (uint64_t)run * section->input_dim + feature;
-        destination[i] = vkmha_load_element(
-            weight->data, weight->type, row * weight->row_stride + column * weight->column_stride);
+        vkmha_store_element(destination, type, i, value);
     }
 }
 
@@ -70,9 +70,11 @@ static void fill_weights(const void *source, uint64_t first, uint64_t bytes, voi
 {
     const vkmha_pack_source *pack = source;
     const uint32_t depth = pack->packing->matrices[pack->matrix].depth;
-    float *target = destination;
-    uint64_t index = first / 4;
-    const uint64_t end = index + bytes / 4;
+    const vkmha_type type = pack->layer->weight_type;
+    const uint32_t element_bytes = vkmha_type_bytes(type);
+    unsigned char *target = destination;
+    uint64_t index = first / element_bytes;
+    const uint64_t end = index + bytes / element_bytes;
     while (index < end) {
         const uint32_t column = pack->piece->first_column + (uint32_t)(index / depth);
         const uint32_t begin = (uint32_t)(index % depth);
@@ -82,11 +84,11 @@ static void fill_weights(const void *source, uint64_t first, uint64_t bytes, voi
         uint64_t row;
         if (find_row(pack->packing, pack->matrix, column, &section, &row)) {
             pack_column(weight_of(pack->layer, section), &pack->packing->sections[section], row,
-                        begin, count, target);
+                        begin, count, type, target);
         } else {
-            memset(target, 0, count * sizeof(float));
+            memset(target, 0, count * element_bytes);
         }
-        target += count;
+        target += (uint64_t)count * element_bytes;
         index += count;
     }
 }

@@ -2,6 +2,8 @@
 
 #include <inttypes.h>
 
+#include "convert.h"
+
 enum {
     /* A piece's first column is a multiple of this, so that kernels' column tiles do not straddle
        pieces. */
@@ -75,13 +77,13 @@ static uint64_t piece_limit(const vkmha_limits *limits)
                : limits->max_allocation_bytes;
 }
 
-static vkmha_status size_pieces(const vkmha_limits *limits, vkmha_packing *packing,
+static vkmha_status size_pieces(const vkmha_limits *limits, vkmha_type type, vkmha_packing *packing,
                                 vkmha_error *error)
 {
     const uint64_t limit = piece_limit(limits);
     for (uint32_t i = 0; i < packing->num_matrices; i++) {
         vkmha_packed_matrix *matrix = &packing->matrices[i];
-        const uint64_t column_bytes = (uint64_t)matrix->depth * 4;
+        const uint64_t column_bytes = (uint64_t)matrix->depth * vkmha_type_bytes(type);
         /* A window may start up to one alignment before its first column. */
         uint64_t fitting = limit > PIECE_ALIGNMENT ? (limit - PIECE_ALIGNMENT) / column_bytes : 0;
         if (fitting < matrix->columns) {
@@ -154,7 +156,7 @@ vkmha_status vkmha_packing_init(const vkmha_limits *limits, const vkmha_layer_pa
         describe_sections(layer, packing->sections);
         group_into_matrices(packing);
     }
-    status = size_pieces(limits, packing, error);
+    status = size_pieces(limits, layer->weight_type, packing, error);
     if (status != VKMHA_OK) {
         return status;
     }
@@ -173,7 +175,8 @@ vkmha_status vkmha_packing_init(const vkmha_limits *limits, const vkmha_layer_pa
             vkmha_piece *piece = &packing->pieces[next++];
             piece->first_column = first;
             piece->columns = left < matrix->piece_columns ? left : matrix->piece_columns;
-            piece->bytes = (uint64_t)piece->columns * matrix->depth * 4;
+            piece->bytes = (uint64_t)piece->columns * matrix->depth *
+                           vkmha_type_bytes(layer->weight_type);
             place_piece(limits, packing, piece);
         }
         matrix->bias_piece = next++;

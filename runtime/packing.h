@@ -3,7 +3,8 @@
  *
  * A section is one projection's columns: heads of `pitch` columns each, the feature count rounded
  * up to 4, so that every head starts at a vec4; padding columns have zero weights and bias, so
- * their outputs are zero (for finite inputs). Sections whose inputs have the same width lie one
+ * their outputs are zero (for finite inputs). Weights are stored in the layer's weight_type, biases in
+ * fp32. Sections whose inputs have the same width lie one
  * after the other in one matrix, so that one dispatch can compute all that share an input. A matrix
  * is cut into pieces of columns that a binding can hold.
  *
@@ -52,7 +53,7 @@ typedef struct vkmha_piece {
 
 typedef struct vkmha_packed_matrix {
     uint32_t columns;
-    uint32_t depth; /* floats of a column, a multiple of 4 */
+    uint32_t depth; /* elements of a column, of weight_type; a multiple of 4 */
     uint32_t piece_columns;
     uint32_t first_piece;
     uint32_t num_pieces;

@@ -1,5 +1,6 @@
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 #include "params_check.h"
 
@@ -50,13 +51,21 @@ vkmha_status vkmha_check_range(const char *field, uint64_t value, uint64_t low, 
     return VKMHA_OK;
 }
 
-static vkmha_status check_type(const char *field, vkmha_type type, vkmha_error *error)
+vkmha_status vkmha_check_type(const char *field, vkmha_type type, vkmha_error *error)
 {
     if ((uint32_t)type > VKMHA_TYPE_BF16) {
-        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "%s.type %u is no vkmha_type", field,
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "%s %u is no vkmha_type", field,
                           (uint32_t)type);
     }
     return VKMHA_OK;
+}
+
+/* The type of a weight or bias. */
+static vkmha_status check_data_type(const char *field, vkmha_type type, vkmha_error *error)
+{
+    char name[16];
+    snprintf(name, sizeof(name), "%s.type", field);
+    return vkmha_check_type(name, type, error);
 }
 
 static vkmha_status check_matrix(const char *field, const vkmha_matrix *given, uint64_t rows,
@@ -67,7 +76,7 @@ static vkmha_status check_matrix(const char *field, const vkmha_matrix *given, u
         return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
                           "%s is missing: a layer with projections needs it", field);
     }
-    vkmha_status status = check_type(field, given->type, error);
+    vkmha_status status = check_data_type(field, given->type, error);
     if (status != VKMHA_OK) {
         return status;
     }
@@ -105,7 +114,7 @@ static vkmha_status check_vector(const char *field, const vkmha_vector *given, u
                           "%s has %" PRIu64 " elements, the layer needs %" PRIu64, field,
                           given->size, size);
     }
-    return check_type(field, given->type, error);
+    return check_data_type(field, given->type, error);
 }
 
 static vkmha_status check_heads(const vkmha_layer_params *given, vkmha_layer_params *layer,
@@ -222,6 +231,7 @@ static vkmha_status refuse_projections(const vkmha_layer_params *given, vkmha_er
         {"b_k", !vkmha_is_zero(&given->b_k, sizeof(given->b_k))},
         {"b_v", !vkmha_is_zero(&given->b_v, sizeof(given->b_v))},
         {"b_o", !vkmha_is_zero(&given->b_o, sizeof(given->b_o))},
+        {"weight_type", given->weight_type != VKMHA_TYPE_F32},
     };
     for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
         if (fields[i].is_given) {
@@ -246,6 +256,12 @@ vkmha_status vkmha_check_layer(const vkmha_layer_params *given, vkmha_layer_para
     vkmha_status status = check_heads(given, &checked, error);
     if (status == VKMHA_OK) {
         status = vkmha_check_options(given, &checked, error);
+    }
+    if (status == VKMHA_OK) {
+        status = vkmha_check_type("weight_type", given->weight_type, error);
+    }
+    if (status == VKMHA_OK) {
+        status = vkmha_check_type("cache_type", given->cache_type, error);
     }
     if (status == VKMHA_OK) {
         status = given->attention_only ? refuse_projections(given, error)

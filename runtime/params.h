@@ -27,6 +27,17 @@ vkmha_status vkmha_check_layer(const vkmha_layer_params *given, vkmha_layer_para
 vkmha_status vkmha_check_plan(const vkmha_layer_params *layer, const vkmha_plan_params *given,
                               vkmha_plan_params *plan, vkmha_error *error) VKMHA_CHECKED;
 
+/*
+ * The type of keys and values as attention sees them: the cache's where any are kept, from earlier
+ * calls or for later ones, else fp32. Keys that are given and not moved have their own.
+ */
+static inline vkmha_type vkmha_kept_type(const vkmha_layer_params *layer,
+                                         const vkmha_plan_params *plan)
+{
+    const bool is_kept = plan->past_len > 0 || plan->has_present || plan->cache_capacity > 0;
+    return is_kept ? layer->cache_type : VKMHA_TYPE_F32;
+}
+
 /* Elements of each tensor of a plan, 0 where it has none; every byte size of them fits in 63 bits.
  */
 typedef struct vkmha_sizes {

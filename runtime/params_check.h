@@ -21,6 +21,8 @@ static inline uint64_t vkmha_all_keys(const vkmha_plan_params *plan)
 vkmha_status vkmha_check_range(const char *field, uint64_t value, uint64_t low, uint64_t high,
                                vkmha_error *error) VKMHA_CHECKED;
 
+vkmha_status vkmha_check_type(const char *field, vkmha_type type, vkmha_error *error) VKMHA_CHECKED;
+
 /* What a layer does beyond plain attention; `layer` is a copy of `given` with heads and dims
  * checked. */
 vkmha_status vkmha_check_options(const vkmha_layer_params *given, vkmha_layer_params *layer,

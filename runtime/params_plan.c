@@ -282,6 +282,37 @@ static vkmha_status check_shared_inputs(const vkmha_layer_params *layer,
     return VKMHA_OK;
 }
 
+/* Tensors in one memory are of one type. */
+static vkmha_status check_types(const vkmha_plan_params *given, vkmha_error *error)
+{
+    const struct {
+        const char *field;
+        vkmha_type type;
+    } types[] = {
+        {"query_type", given->query_type},
+        {"key_type", given->key_type},
+        {"value_type", given->value_type},
+        {"output_type", given->output_type},
+    };
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+        vkmha_status status = vkmha_check_type(types[i].field, types[i].type, error);
+        if (status != VKMHA_OK) {
+            return status;
+        }
+    }
+    if (given->key_is_query && given->key_type != given->query_type) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                          "key_type %u differs from query_type %u, but key_is_query",
+                          (uint32_t)given->key_type, (uint32_t)given->query_type);
+    }
+    if (given->value_is_key && given->value_type != given->key_type) {
+        return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
+                          "value_type %u differs from key_type %u, but value_is_key",
+                          (uint32_t)given->value_type, (uint32_t)given->key_type);
+    }
+    return VKMHA_OK;
+}
+
 /* Every tensor's fp32 byte size must fit, so that later arithmetic on sizes cannot wrap. */
 static vkmha_status check_sizes(const vkmha_layer_params *layer, const vkmha_plan_params *given,
                                 vkmha_error *error)
@@ -350,6 +381,9 @@ vkmha_status vkmha_check_plan(const vkmha_layer_params *layer, const vkmha_plan_
     }
     if (status == VKMHA_OK) {
         status = check_shared_inputs(layer, given, error);
+    }
+    if (status == VKMHA_OK) {
+        status = check_types(given, error);
     }
     if (status == VKMHA_OK) {
         status = check_sizes(layer, given, error);

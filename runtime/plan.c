@@ -115,7 +115,8 @@ static uint64_t append_bytes(const vkmha_plan *plan)
     const uint64_t features =
         vkmha_round_up(layer->head_dim, 4) + (uint64_t)vkmha_round_up(layer->v_head_dim, 4);
     return plan->params.cache_capacity > 0
-               ? plan->sizes.key_rows * layer->num_kv_heads * features * 4
+               ? plan->sizes.key_rows * layer->num_kv_heads * features *
+                     vkmha_type_bytes(layer->cache_type)
                : 0;
 }
 

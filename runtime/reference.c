@@ -43,6 +43,13 @@ static void copy_present(const vkmha_reference *reference, const vkmha_values *a
     }
 }
 
+static uint64_t output_count(const vkmha_reference *reference)
+{
+    const vkmha_layer_params *layer = reference->layer;
+    return layer->attention_only ? reference->sizes.heads_attention
+                                 : reference->sizes.query_rows * layer->output_dim;
+}
+
 static void write_outputs(const vkmha_reference *reference, const vkmha_reference_outputs *outputs)
 {
     const vkmha_layer_params *layer = reference->layer;
@@ -55,10 +62,19 @@ static void write_outputs(const vkmha_reference *reference, const vkmha_referenc
             copy_attention(reference, attention->bound, outputs->output_bound);
         }
     } else {
-        const vkmha_feature_rows features = {.value = attention->value, .bound = attention->bound};
+        const vkmha_feature_rows features = {
+            .value = attention->value,
+            .bound = attention->bound,
+            .rows_per_batch = reference->sizes.query_rows,
+            .row_stride = attention->heads * attention->features,
+        };
         vkmha_reference_project_rows(&features, reference->sizes.query_rows, &layer->w_o,
                                      &layer->b_o, reference->chains.output, outputs->output,
                                      outputs->output_bound);
+    }
+    if (outputs->output && outputs->output_bound) {
+        vkmha_reference_store(reference->plan->output_type, output_count(reference),
+                              outputs->output, outputs->output_bound);
     }
     const vkmha_values *key = &reference->key;
     const vkmha_values *value = &reference->value;
@@ -69,7 +85,7 @@ static void write_outputs(const vkmha_reference *reference, const vkmha_referenc
 }
 
 /* Results that a plan has no one shape for. */
-static vkmha_status check_outputs(const vkmha_plan_params *plan,
+static vkmha_status check_outputs(const vkmha_layer_params *layer, const vkmha_plan_params *plan,
                                   const vkmha_reference_outputs *outputs, vkmha_error *error)
 {
     if (plan->cache_capacity != 0) {
@@ -83,7 +99,6 @@ static vkmha_status check_outputs(const vkmha_plan_params *plan,
         const char *field;
         const double *data;
     } padded[] = {
-        {"weights", outputs->weights},
         {"present_key", outputs->present_key},
         {"present_key_bound", outputs->present_key_bound},
         {"present_value", outputs->present_value},
@@ -93,6 +108,25 @@ static vkmha_status check_outputs(const vkmha_plan_params *plan,
         if (plan->is_packed && padded[i].data) {
             return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
                               "outputs.%s is given, but not with is_packed", padded[i].field);
+        }
+    }
+    const struct {
+        const char *field;
+        bool is_given;
+        bool is_refused;
+        const char *rule;
+    } rules[] = {
+        {"scores", outputs->scores || outputs->scores_bound, plan->scores == VKMHA_SCORES_NONE,
+         "the plan has no scores"},
+        {"contributions", outputs->contributions || outputs->contributions_bound,
+         layer->attention_only, "attention_only has no W_O"},
+        {"gate_gradients", outputs->gate_gradients || outputs->gate_gradients_bound,
+         !plan->has_gate_gradients, "the plan has no has_gate_gradients"},
+    };
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        if (rules[i].is_given && rules[i].is_refused) {
+            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "outputs.%s is given, but %s",
+                              rules[i].field, rules[i].rule);
         }
     }
     return VKMHA_OK;
@@ -106,6 +140,13 @@ static vkmha_status run(vkmha_reference *reference, const vkmha_host *host,
     const uint64_t kv_heads = layer->num_kv_heads;
     const uint64_t key_rows = reference->zero_row + 1;
     const uint64_t scores = sizes->all_keys + VKMHA_FURTHER_KEYS;
+    const uint64_t added = vkmha_reference_contributes(outputs)
+                               ? VKMHA_CONTRIBUTE_ROWS * (uint64_t)layer->output_dim
+                               : 0;
+    /* What is rounded for storage is a value and its bound, whichever of them is asked for. */
+    const bool is_rounded = reference->plan->output_type != VKMHA_TYPE_F32;
+    vkmha_reference_outputs both = {0};
+    const uint64_t rounded = is_rounded ? output_count(reference) : 0;
     vkmha_values new_key = {.heads = kv_heads, .features = layer->head_dim};
     vkmha_values new_value = {.heads = kv_heads, .features = layer->v_head_dim};
     vkmha_scratch *scratch = &reference->scratch;
@@ -125,20 +166,23 @@ static vkmha_status run(vkmha_reference *reference, const vkmha_host *host,
         {&reference->value.bound, key_rows * kv_heads * layer->v_head_dim},
         {&reference->attention.value, sizes->heads_attention},
         {&reference->attention.bound, sizes->heads_attention},
+        {&both.output, rounded},
+        {&both.output_bound, rounded},
         {&scratch->score, scores},
         {&scratch->slack, scores},
         {&scratch->weight, scores},
         {&scratch->most, scores},
-        {&scratch->moved, layer->v_head_dim},
-        {&scratch->farthest, layer->v_head_dim},
-        {&scratch->magnitude, layer->v_head_dim},
-        {&scratch->largest, layer->v_head_dim},
+        {&scratch->column, scores},
+        {&scratch->column_bound, scores},
+        {&scratch->added, added},
+        {&scratch->added_bound, added},
     };
     const size_t num_blocks = sizeof(blocks) / sizeof(blocks[0]);
     double *memory[sizeof(blocks) / sizeof(blocks[0])] = {0};
     scratch->key = vkmha_host_allocate(host, scores, sizeof(*scratch->key));
     scratch->row = vkmha_host_allocate(host, scores, sizeof(*scratch->row));
-    bool has_memory = scratch->key && scratch->row;
+    scratch->spread = vkmha_host_allocate(host, layer->v_head_dim, sizeof(*scratch->spread));
+    bool has_memory = scratch->key && scratch->row && scratch->spread;
     for (size_t i = 0; i < num_blocks && has_memory; i++) {
         memory[i] = vkmha_host_allocate(host, blocks[i].count, sizeof(double));
         *blocks[i].memory = memory[i];
@@ -148,13 +192,20 @@ static vkmha_status run(vkmha_reference *reference, const vkmha_host *host,
     if (has_memory) {
         vkmha_reference_heads(reference, &new_key, &new_value);
         vkmha_reference_attend(reference);
-        write_outputs(reference, outputs);
+        vkmha_reference_contribute(reference);
+        vkmha_reference_outputs written = *outputs;
+        if (is_rounded && (outputs->output || outputs->output_bound)) {
+            written.output = outputs->output ? outputs->output : both.output;
+            written.output_bound = outputs->output_bound ? outputs->output_bound : both.output_bound;
+        }
+        write_outputs(reference, &written);
     } else {
         status = vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
     }
     for (size_t i = 0; i < num_blocks; i++) {
         vkmha_host_release(host, memory[i]);
     }
+    vkmha_host_release(host, scratch->spread);
     vkmha_host_release(host, scratch->row);
     vkmha_host_release(host, scratch->key);
     return status;
@@ -180,7 +231,7 @@ vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, const vkmha_pl
         status = vkmha_check_plan(&checked_layer, plan, &checked_plan, error);
     }
     if (status == VKMHA_OK) {
-        status = check_outputs(&checked_plan, outputs, error);
+        status = check_outputs(&checked_layer, &checked_plan, outputs, error);
     }
     if (status == VKMHA_OK) {
         status = vkmha_check_inputs(&checked_layer, &checked_plan, inputs, &checked_inputs, error);
@@ -205,12 +256,18 @@ vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, const vkmha_pl
         .key = {.heads = kv_heads, .features = head_dim},
         .value = {.heads = kv_heads, .features = v_head_dim},
         .attention = {.heads = num_heads, .features = v_head_dim},
-        .weights = outputs->weights,
+        .outputs = outputs,
     };
     vkmha_plan_sizes(&checked_layer, &checked_plan, &reference.sizes);
     reference.bias_row = checked_plan.is_packed
                              ? checked_plan.total_keys
                              : checked_plan.batch_size * reference.sizes.all_keys;
     reference.zero_row = reference.bias_row + 1;
-    return run(&reference, &services, outputs, error);
+    vkmha_widened widened;
+    status = vkmha_reference_widen(&checked_plan, &reference.sizes, &services, &checked_layer,
+                                   &checked_inputs, &widened)
+                 ? run(&reference, &services, outputs, error)
+                 : vkmha_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of host memory");
+    vkmha_widened_finish(&widened, &services);
+    return status;
 }

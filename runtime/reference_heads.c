@@ -164,6 +164,8 @@ static void join_past(const vkmha_reference *reference, const vkmha_item *item, 
     const size_t bytes = (uint64_t)item->new_keys * all->heads * all->features * sizeof(double);
     memcpy(all->value + to, fresh->value + from, bytes);
     memcpy(all->bound + to, fresh->bound + from, bytes);
+    vkmha_reference_store(vkmha_kept_type(reference->layer, reference->plan), bytes / sizeof(double),
+                          all->value + to, all->bound + to);
 }
 
 static void load_bias(const float *bias, uint64_t row, const vkmha_values *values)

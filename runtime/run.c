@@ -63,21 +63,22 @@ static vkmha_status upload_inputs(const vkmha_plan *plan, const vkmha_inputs *in
 {
     vkmha_device *device = plan->layer->device;
     const vkmha_sizes *sizes = &plan->sizes;
+    const uint32_t past_bytes = vkmha_type_bytes(plan->layer->params.cache_type);
     const struct {
         vkmha_resource resource;
         const void *data;
         uint64_t bytes;
     } tensors[] = {
-        {VKMHA_RESOURCE_QUERY, inputs->query, sizes->query * 4},
-        {VKMHA_RESOURCE_KEY, inputs->key, sizes->key * 4},
-        {VKMHA_RESOURCE_VALUE, inputs->value, sizes->value * 4},
+        {VKMHA_RESOURCE_QUERY, inputs->query, sizes->query * vkmha_type_bytes(plan->params.query_type)},
+        {VKMHA_RESOURCE_KEY, inputs->key, sizes->key * vkmha_type_bytes(plan->params.key_type)},
+        {VKMHA_RESOURCE_VALUE, inputs->value, sizes->value * vkmha_type_bytes(plan->params.value_type)},
         {VKMHA_RESOURCE_MASK, inputs->mask, sizes->mask_bytes},
         {VKMHA_RESOURCE_ATTEND_KEYS, inputs->attend_keys, sizes->attend_keys},
         {VKMHA_RESOURCE_SEQUENCES, state->sequences, sizes->sequences * sizeof(vkmha_sequence)},
         {VKMHA_RESOURCE_POSITIONS, state->positions, sizes->positions * 4},
         {VKMHA_RESOURCE_GATES, inputs->head_gates, sizes->head_gates * 4},
-        {VKMHA_RESOURCE_PAST_KEY, inputs->past_key, sizes->past_key * 4},
-        {VKMHA_RESOURCE_PAST_VALUE, inputs->past_value, sizes->past_value * 4},
+        {VKMHA_RESOURCE_PAST_KEY, inputs->past_key, sizes->past_key * past_bytes},
+        {VKMHA_RESOURCE_PAST_VALUE, inputs->past_value, sizes->past_value * past_bytes},
         {VKMHA_RESOURCE_OUTPUT_GRADIENT, inputs->output_gradient, sizes->output_gradient * 4},
     };
     for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {

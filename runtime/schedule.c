@@ -151,10 +151,11 @@ vkmha_status vkmha_planner_append(vkmha_planner *planner, const vkmha_step *step
 /* ---- The whole
  * -------------------------------------------------------------------------------------- */
 
-static bool place_region(vkmha_schedule *schedule, uint64_t elements, vkmha_region *region)
+static bool place_region(vkmha_schedule *schedule, uint64_t elements, vkmha_type type,
+                         vkmha_region *region)
 {
     uint64_t bytes;
-    if (!vkmha_multiply(elements, 4, &bytes) || bytes > (uint64_t)INT64_MAX / 8) {
+    if (!vkmha_multiply(elements, vkmha_type_bytes(type), &bytes) || bytes > (uint64_t)INT64_MAX / 8) {
         return false;
     }
     *region = (vkmha_region){schedule->workspace_bytes, bytes};
@@ -168,11 +169,12 @@ static vkmha_status place_regions(vkmha_planner *planner)
     vkmha_schedule *schedule = planner->schedule;
     const vkmha_workspace elements =
         vkmha_workspace_measure(planner->layer, planner->plan, &planner->sizes);
-    if (!place_region(schedule, elements.query, &schedule->query) ||
-        !place_region(schedule, elements.key, &schedule->key) ||
-        !place_region(schedule, elements.value, &schedule->value) ||
-        !place_region(schedule, elements.attention, &schedule->attention) ||
-        !place_region(schedule, elements.rows, &schedule->rows)) {
+    const vkmha_type kept = vkmha_kept_type(planner->layer, planner->plan);
+    if (!place_region(schedule, elements.query, VKMHA_TYPE_F32, &schedule->query) ||
+        !place_region(schedule, elements.key, kept, &schedule->key) ||
+        !place_region(schedule, elements.value, kept, &schedule->value) ||
+        !place_region(schedule, elements.attention, VKMHA_TYPE_F32, &schedule->attention) ||
+        !place_region(schedule, elements.rows, VKMHA_TYPE_F32, &schedule->rows)) {
         return vkmha_fail(planner->error, VKMHA_ERROR_UNSUPPORTED,
                           "the projected tensors are too large");
     }
@@ -185,19 +187,21 @@ static vkmha_status place_regions(vkmha_planner *planner)
 static vkmha_status check_tensors(const vkmha_planner *planner)
 {
     const vkmha_sizes *sizes = &planner->sizes;
+    const vkmha_plan_params *plan = planner->plan;
+    const uint32_t kept_bytes = vkmha_type_bytes(planner->layer->cache_type);
     const struct {
         const char *name;
         uint64_t bytes;
-    } tensors[] = {{"query", sizes->query * 4},
-                   {"key", sizes->key * 4},
-                   {"value", sizes->value * 4},
+    } tensors[] = {{"query", sizes->query * vkmha_type_bytes(plan->query_type)},
+                   {"key", sizes->key * vkmha_type_bytes(plan->key_type)},
+                   {"value", sizes->value * vkmha_type_bytes(plan->value_type)},
                    {"mask", sizes->mask_bytes},
-                   {"output", sizes->output * 4},
+                   {"output", sizes->output * vkmha_type_bytes(plan->output_type)},
                    {"attend_keys", sizes->attend_keys},
-                   {"past_key", sizes->past_key * 4},
-                   {"past_value", sizes->past_value * 4},
-                   {"present_key", sizes->present_key * 4},
-                   {"present_value", sizes->present_value * 4},
+                   {"past_key", sizes->past_key * kept_bytes},
+                   {"past_value", sizes->past_value * kept_bytes},
+                   {"present_key", sizes->present_key * kept_bytes},
+                   {"present_value", sizes->present_value * kept_bytes},
                    {"positions", sizes->positions * 4}};
     for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
         if (tensors[i].bytes > planner->limits->max_allocation_bytes) {
@@ -224,30 +228,6 @@ static vkmha_status check_workspace(const vkmha_planner *planner)
     return VKMHA_OK;
 }
 
-/* Fields that no kernel obeys yet. */
-static vkmha_status check_unsupported(const vkmha_layer_params *layer,
-                                      const vkmha_plan_params *given, vkmha_error *error)
-{
-    const struct {
-        const char *field;
-        bool is_given;
-    } fields[] = {
-        {"weight_type", layer->weight_type != VKMHA_TYPE_F32},
-        {"cache_type", layer->cache_type != VKMHA_TYPE_F32},
-        {"query_type", given->query_type != VKMHA_TYPE_F32},
-        {"key_type", given->key_type != VKMHA_TYPE_F32},
-        {"value_type", given->value_type != VKMHA_TYPE_F32},
-        {"output_type", given->output_type != VKMHA_TYPE_F32},
-    };
-    for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
-        if (fields[i].is_given) {
-            return vkmha_fail(error, VKMHA_ERROR_UNSUPPORTED, "%s is given, but not supported yet",
-                              fields[i].field);
-        }
-    }
-    return VKMHA_OK;
-}
-
 vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_params *layer,
                                  const vkmha_packing *packing, const vkmha_plan_params *plan,
                                  const vkmha_host *host, vkmha_schedule *schedule,
@@ -265,17 +245,13 @@ vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_p
         .max_work = plan->max_work_per_dispatch ? plan->max_work_per_dispatch
                                                 : limits->max_work_per_dispatch,
     };
-    vkmha_status status = check_unsupported(layer, plan, error);
-    if (status != VKMHA_OK) {
-        return status;
-    }
     vkmha_plan_sizes(layer, plan, &planner.sizes);
     const bool has_queries = planner.sizes.query_rows > 0;
     if (!has_queries &&
         (plan->batch_size == 0 || (plan->cache_capacity == 0 && !plan->has_present))) {
         return VKMHA_OK; /* nothing to do, and nothing needed for it */
     }
-    status = check_tensors(&planner);
+    vkmha_status status = check_tensors(&planner);
     if (status == VKMHA_OK) {
         status = place_regions(&planner);
     }
@@ -290,6 +266,9 @@ vkmha_status vkmha_schedule_init(const vkmha_limits *limits, const vkmha_layer_p
     }
     if (status == VKMHA_OK && has_queries) {
         status = vkmha_schedule_attention(&planner);
+    }
+    if (status == VKMHA_OK && has_queries) {
+        status = vkmha_schedule_result(&planner);
     }
     if (status == VKMHA_OK && has_queries && !layer->attention_only) {
         status = vkmha_schedule_output(&planner);

@@ -5,6 +5,7 @@
 #ifndef VKMHA_RUNTIME_SCHEDULE_H
 #define VKMHA_RUNTIME_SCHEDULE_H
 
+#include "convert.h"
 #include "packing.h"
 #include "params.h"
 #include "variants.h"
@@ -88,7 +89,8 @@ typedef struct vkmha_schedule {
     uint32_t num_sets;
     uint64_t workspace_bytes;
     /* [batch, heads, positions, pitch] each; attention: [batch, query, heads * pitch]. 0 bytes: not
-     * there. Keys and values hold the past ones too; they may be a cache's instead. */
+     * there. Keys and values hold the past ones too, in vkmha_kept_type; they may be a cache's
+     * instead. */
     vkmha_region query;
     vkmha_region key;
     vkmha_region value;
@@ -137,6 +139,7 @@ typedef struct vkmha_view {
     vkmha_resource resource;
     uint64_t offset; /* of element 0, in bytes */
     uint32_t element_bytes;
+    vkmha_type type; /* of floating-point elements */
     uint64_t batch_stride;
     uint64_t head_stride;
     uint64_t row_stride;
@@ -154,14 +157,14 @@ typedef struct vkmha_box {
 } vkmha_box;
 
 /* A tensor of the caller's by its checked strides; `features` of each row are reached. */
-vkmha_view vkmha_strided_view(vkmha_resource resource, const vkmha_strides *strides,
+vkmha_view vkmha_strided_view(vkmha_resource resource, vkmha_type type, const vkmha_strides *strides,
                               uint64_t features);
 
 /* Contiguous heads: [batch, heads, rows, pitch]. */
-vkmha_view vkmha_heads_view(vkmha_resource resource, uint64_t offset, uint64_t heads, uint64_t rows,
-                            uint32_t pitch);
+vkmha_view vkmha_heads_view(vkmha_resource resource, vkmha_type type, uint64_t offset,
+                            uint64_t heads, uint64_t rows, uint32_t pitch);
 
-/* Whether every row starts and ends at a vec4. */
+/* Whether every row starts and ends at a vector of four elements. */
 bool vkmha_view_is_vector(const vkmha_view *view);
 
 /* The view as kernels are told of it, element 0 at `base` of its window. */
@@ -202,12 +205,16 @@ typedef struct vkmha_tensors {
     vkmha_view
         new_key; /* of `key`: where new keys are written; with a cache, behind what it holds */
     vkmha_view new_value;
-    vkmha_view output;   /* of attention */
+    vkmha_view output;   /* of attention, fp32: the given one, or in the workspace */
+    bool is_output_moved; /* attention_only: the output is of 16 bits, and placed afterwards */
     bool is_query_moved; /* attention_only: query is not the input, as the next */
     bool is_key_moved;
 } vkmha_tensors;
 
 void vkmha_tensors_describe(const vkmha_planner *planner, vkmha_tensors *tensors);
+
+/* The output as the caller gives it. */
+vkmha_view vkmha_output_view(const vkmha_planner *planner);
 
 /* Elements of the workspace's regions, 0 where the tensors are elsewhere. */
 typedef struct vkmha_workspace {
@@ -241,6 +248,9 @@ vkmha_range vkmha_positions_window(const vkmha_planner *planner);
 /* schedule_place.c: what has to be copied before attention, and present keys and values. */
 vkmha_status vkmha_schedule_places(vkmha_planner *planner) VKMHA_CHECKED;
 vkmha_status vkmha_schedule_presents(vkmha_planner *planner) VKMHA_CHECKED;
+
+/* schedule_place.c: attention's result into an output that it does not write itself. */
+vkmha_status vkmha_schedule_result(vkmha_planner *planner) VKMHA_CHECKED;
 
 /* schedule_project.c: the projections before attention, and W_O. */
 vkmha_status vkmha_schedule_projections(vkmha_planner *planner) VKMHA_CHECKED;

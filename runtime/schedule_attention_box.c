@@ -107,11 +107,14 @@ void vkmha_attention_describe(vkmha_planner *planner, vkmha_attention *attention
         vkmha_view_is_vector(&tensors->query) && vkmha_view_is_vector(&tensors->key);
     constants->VECTOR_B = vkmha_view_is_vector(&tensors->value);
     constants->VECTOR_C = vkmha_view_is_vector(&tensors->output);
+    constants->TYPES = VKMHA_TYPE_BITS(VKMHA_BIND_QUERY, tensors->query.type) |
+                       VKMHA_TYPE_BITS(VKMHA_BIND_KEY, tensors->key.type) |
+                       VKMHA_TYPE_BITS(VKMHA_BIND_VALUE, tensors->value.type);
     constants->CLASSES = class_bits(planner->schedule->options.bits, plan);
     if (vkmha_leaves_rows(plan)) {
         const uint32_t floats = VKMHA_STATE_FLOATS(constants->CLASSES);
         attention->rows =
-            vkmha_heads_view(VKMHA_RESOURCE_WORKSPACE, planner->schedule->rows.offset,
+            vkmha_heads_view(VKMHA_RESOURCE_WORKSPACE, VKMHA_TYPE_F32, planner->schedule->rows.offset,
                              planner->layer->num_heads, plan->query_len, floats);
     }
 

@@ -184,6 +184,8 @@ vkmha_status vkmha_emit_split(vkmha_planner *planner, const vkmha_attention *att
         attention->tile.constants.CLASSES &
         (VKMHA_CLASS_EXTRAS | VKMHA_CLASS_SCORES | VKMHA_CLASS_STATISTICS);
     step.constants.VECTOR_A = attention->tile.constants.VECTOR_A;
+    step.constants.TYPES =
+        attention->tile.constants.TYPES & VKMHA_TYPE_BITS(VKMHA_BIND_QUERY, VKMHA_TYPE_MASK);
     step.constants.VECTOR_C = attention->tile.constants.VECTOR_C;
     step.shared_bytes = attention->merge_tile.shared_bytes;
     step.groups[0] = (uint32_t)box->rows; /* its tiles are of one row */

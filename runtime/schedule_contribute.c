@@ -131,12 +131,14 @@ static vkmha_status emit_box(vkmha_planner *planner, const vkmha_contribution *c
     push->source = vkmha_view_push(&contribution->input, base);
 
     uint64_t skip;
+    const uint32_t weight_bytes = vkmha_type_bytes(planner->layer->weight_type);
+    const uint64_t column_bytes = (uint64_t)depth * weight_bytes;
     bindings[VKMHA_BIND_CONTRIBUTE_WEIGHT] = vkmha_aligned_window(
         planner->limits, VKMHA_RESOURCE_WEIGHTS,
-        piece->offset + (uint64_t)(contribution->first_column - piece->first_column) * depth * 4,
-        (uint64_t)contribution->columns * depth * 4, &skip);
+        piece->offset + (contribution->first_column - piece->first_column) * column_bytes,
+        contribution->columns * column_bytes, &skip);
     bindings[VKMHA_BIND_CONTRIBUTE_WEIGHT].block = piece->block;
-    push->weight_base = (uint32_t)(skip / 4);
+    push->weight_base = (uint32_t)(skip / weight_bytes);
 
     /* The kernel names all: those that it does not reach get the input's window. */
     bindings[VKMHA_BIND_CONTRIBUTE_GRADIENT] = bindings[VKMHA_BIND_CONTRIBUTE_INPUT];
@@ -233,14 +235,16 @@ vkmha_status vkmha_schedule_contributions(vkmha_planner *planner)
                      .batch_stride = rows * section->dim,
                      .row_stride = section->dim,
                      .row_elements = section->dim},
-        .norms = vkmha_heads_view(VKMHA_RESOURCE_CONTRIBUTIONS, 0, layer->num_heads,
+        .norms = vkmha_heads_view(VKMHA_RESOURCE_CONTRIBUTIONS, VKMHA_TYPE_F32, 0, layer->num_heads,
                                   plan->query_len, 1),
-        .products = vkmha_heads_view(VKMHA_RESOURCE_GATE_GRADIENTS, 0, layer->num_heads,
+        .products = vkmha_heads_view(VKMHA_RESOURCE_GATE_GRADIENTS, VKMHA_TYPE_F32, 0, layer->num_heads,
                                      plan->query_len, 1),
     };
     vkmha_status status = vkmha_variant_pick(
         VKMHA_KERNEL_CONTRIBUTE, NULL, planner->limits, layer->head_dim, layer->v_head_dim,
         &contribution.variant, &contribution.tile, planner->error);
+    contribution.tile.constants.TYPES =
+        VKMHA_TYPE_BITS(VKMHA_BIND_CONTRIBUTE_WEIGHT, (uint32_t)layer->weight_type);
     const vkmha_box all = {0, plan->batch_size, 0, layer->num_heads, 0, plan->query_len};
     for (uint32_t i = 0; i < matrix->num_pieces && status == VKMHA_OK; i++) {
         contribution.piece = &planner->packing->pieces[matrix->first_piece + i];

@@ -1,6 +1,7 @@
 /*
  * Copies of rows of heads: past keys and values into the workspace; where nothing projects, new
- * ones into workspace or cache; and present ones out. Rotated and put in order on the way.
+ * ones into workspace or cache; present ones out, and a result of attention that is stored in 16
+ * bits. Rotated, put in order and rounded on the way.
  */
 #include "schedule.h"
 
@@ -64,7 +65,8 @@ static vkmha_status emit(vkmha_planner *planner, const vkmha_placement *placemen
 {
     const vkmha_box target = target_box(placement, box);
     vkmha_step step = {
-        .stage = VKMHA_STAGE_PROJECT,
+        .stage = placement->target.resource == VKMHA_RESOURCE_OUTPUT ? VKMHA_STAGE_ATTENTION
+                                                                     : VKMHA_STAGE_PROJECT,
         .variant = placement->variant,
         .constants = placement->tile.constants,
         .groups = {(uint32_t)count_groups(placement, box->rows), (uint32_t)box->heads,
@@ -162,6 +164,9 @@ static vkmha_status place(vkmha_planner *planner, const char *name, const vkmha_
     const uint32_t in_order = VKMHA_PLACE_ROTATE_HALF | VKMHA_PLACE_ROTATE_INTERLEAVED |
                               VKMHA_PLACE_PAIR | VKMHA_PLACE_UNPAIR;
     placement.tile.constants.PLACE = bits;
+    placement.tile.constants.TYPES =
+        VKMHA_TYPE_BITS(VKMHA_BIND_PLACE_SOURCE, (uint32_t)source->type) |
+        VKMHA_TYPE_BITS(VKMHA_BIND_PLACE_TARGET, (uint32_t)target->type);
     placement.tile.constants.ROTATE = (bits & in_order) != 0 ? layer->rope.dim : 0;
     return cut_box(planner, &placement, &box);
 }
@@ -222,15 +227,15 @@ vkmha_status vkmha_schedule_places(vkmha_planner *planner)
         status = place_inputs(planner, &tensors);
     }
     if (status == VKMHA_OK) {
-        const vkmha_view source =
-            vkmha_heads_view(VKMHA_RESOURCE_PAST_KEY, 0, heads, past, layer->head_dim);
+        const vkmha_view source = vkmha_heads_view(VKMHA_RESOURCE_PAST_KEY, layer->cache_type, 0,
+                                                   heads, past, layer->head_dim);
         status = place(planner, "past keys", &source, &tensors.key, layer->head_dim, 0, 0,
                        vkmha_paired_features(layer) > 0 ? VKMHA_PLACE_PAIR : 0,
                        rows_box(&tensors, heads, past));
     }
     if (status == VKMHA_OK) {
-        const vkmha_view source =
-            vkmha_heads_view(VKMHA_RESOURCE_PAST_VALUE, 0, heads, past, layer->v_head_dim);
+        const vkmha_view source = vkmha_heads_view(VKMHA_RESOURCE_PAST_VALUE, layer->cache_type, 0,
+                                                   heads, past, layer->v_head_dim);
         status = place(planner, "past values", &source, &tensors.value, layer->v_head_dim, 0, 0, 0,
                        rows_box(&tensors, heads, past));
     }
@@ -246,10 +251,10 @@ vkmha_status vkmha_schedule_presents(vkmha_planner *planner)
     }
     vkmha_tensors tensors;
     vkmha_tensors_describe(planner, &tensors);
-    const vkmha_view key =
-        vkmha_heads_view(VKMHA_RESOURCE_PRESENT_KEY, 0, heads, tensors.all_rows, layer->head_dim);
-    const vkmha_view value = vkmha_heads_view(VKMHA_RESOURCE_PRESENT_VALUE, 0, heads,
-                                              tensors.all_rows, layer->v_head_dim);
+    const vkmha_view key = vkmha_heads_view(VKMHA_RESOURCE_PRESENT_KEY, layer->cache_type, 0, heads,
+                                            tensors.all_rows, layer->head_dim);
+    const vkmha_view value = vkmha_heads_view(VKMHA_RESOURCE_PRESENT_VALUE, layer->cache_type, 0,
+                                              heads, tensors.all_rows, layer->v_head_dim);
     vkmha_status status = place(planner, "present keys", &tensors.key, &key, layer->head_dim, 0, 0,
                                 vkmha_paired_features(layer) > 0 ? VKMHA_PLACE_UNPAIR : 0,
                                 rows_box(&tensors, heads, tensors.all_rows));
@@ -258,4 +263,18 @@ vkmha_status vkmha_schedule_presents(vkmha_planner *planner)
                        0, rows_box(&tensors, heads, tensors.all_rows));
     }
     return status;
+}
+
+vkmha_status vkmha_schedule_result(vkmha_planner *planner)
+{
+    vkmha_tensors tensors;
+    vkmha_tensors_describe(planner, &tensors);
+    if (!tensors.is_output_moved) {
+        return VKMHA_OK;
+    }
+    const vkmha_layer_params *layer = planner->layer;
+    const vkmha_view target = vkmha_output_view(planner);
+    return place(planner, "results", &tensors.output, &target,
+                 layer->v_head_dim, 0, 0, 0,
+                 rows_box(&tensors, layer->num_heads, tensors.query_rows));
 }

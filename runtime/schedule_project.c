@@ -166,14 +166,15 @@ static vkmha_status emit_part(vkmha_planner *planner, const vkmha_projection *pr
         vkmha_box_window(planner, &projection->input, &part->rows, &push->input_base);
 
     uint64_t skip;
-    const uint64_t column_bytes = (uint64_t)matrix->depth * 4;
+    const uint32_t weight_bytes = vkmha_type_bytes(planner->layer->weight_type);
+    const uint64_t column_bytes = (uint64_t)matrix->depth * weight_bytes;
     vkmha_range *weight = &step.bindings[VKMHA_BIND_PROJECT_WEIGHT];
     *weight = vkmha_aligned_window(planner->limits, VKMHA_RESOURCE_WEIGHTS,
                                    piece->offset +
                                        (part->first_column - piece->first_column) * column_bytes,
                                    part->columns * column_bytes, &skip);
     weight->block = piece->block;
-    push->weight_base = (uint32_t)(skip / 4);
+    push->weight_base = (uint32_t)(skip / weight_bytes);
     vkmha_range *bias_range = &step.bindings[VKMHA_BIND_PROJECT_BIAS];
     *bias_range = vkmha_aligned_window(planner->limits, VKMHA_RESOURCE_WEIGHTS,
                                        bias->offset + (uint64_t)part->first_column * 4,
@@ -270,6 +271,17 @@ static vkmha_status cut_part(vkmha_planner *planner, const vkmha_projection *pro
     return status == VKMHA_OK ? cut_part(planner, projection, piece, &second) : status;
 }
 
+static uint32_t type_bits(const vkmha_planner *planner, const vkmha_projection *projection)
+{
+    uint32_t bits =
+        VKMHA_TYPE_BITS(VKMHA_BIND_PROJECT_INPUT, (uint32_t)projection->input.type) |
+        VKMHA_TYPE_BITS(VKMHA_BIND_PROJECT_WEIGHT, (uint32_t)planner->layer->weight_type);
+    for (uint32_t i = 0; i < projection->num_sections; i++) {
+        bits |= VKMHA_TYPE_BITS(VKMHA_BIND_PROJECT_OUTPUT + i, (uint32_t)projection->outputs[i].type);
+    }
+    return bits;
+}
+
 /* With a cache, keys and values go behind those that it holds. */
 static uint32_t append_bits(const vkmha_planner *planner, const vkmha_projection *projection)
 {
@@ -308,6 +320,7 @@ static vkmha_status schedule_projection(vkmha_planner *planner, vkmha_projection
             ? planner->layer->rope.dim
             : 0;
     constants->APPEND = append_bits(planner, projection);
+    constants->TYPES = type_bits(planner, projection);
     for (uint32_t i = 0; i < matrix->num_pieces && status == VKMHA_OK; i++) {
         const vkmha_piece *piece = &planner->packing->pieces[matrix->first_piece + i];
         const uint32_t piece_end = piece->first_column + piece->columns;
@@ -350,9 +363,10 @@ vkmha_status vkmha_schedule_projections(vkmha_planner *planner)
     vkmha_tensors tensors;
     vkmha_tensors_describe(planner, &tensors);
     const vkmha_view inputs[3] = {
-        vkmha_strided_view(VKMHA_RESOURCE_QUERY, &plan->query_strides, layer->embed_dim),
-        vkmha_strided_view(key, &plan->key_strides, layer->key_dim),
-        vkmha_strided_view(value, &plan->value_strides, layer->value_dim),
+        vkmha_strided_view(VKMHA_RESOURCE_QUERY, plan->query_type, &plan->query_strides,
+                           layer->embed_dim),
+        vkmha_strided_view(key, plan->key_type, &plan->key_strides, layer->key_dim),
+        vkmha_strided_view(value, plan->value_type, &plan->value_strides, layer->value_dim),
     };
     const vkmha_view *outputs[3] = {&tensors.query, &tensors.new_key, &tensors.new_value};
     const uint64_t rows[3] = {tensors.query_rows, tensors.new_rows, tensors.new_rows};
@@ -398,7 +412,6 @@ vkmha_status vkmha_schedule_projections(vkmha_planner *planner)
 
 vkmha_status vkmha_schedule_output(vkmha_planner *planner)
 {
-    const vkmha_plan_params *plan = planner->plan;
     const vkmha_section *section = &planner->packing->sections[VKMHA_SECTION_OUTPUT];
     const vkmha_packed_matrix *matrix = &planner->packing->matrices[section->matrix];
     vkmha_tensors tensors;
@@ -411,7 +424,7 @@ vkmha_status vkmha_schedule_output(vkmha_planner *planner)
         .batches = tensors.batches,
         .positions = tensors.query_rows,
         .input = tensors.output,
-        .outputs = {vkmha_strided_view(VKMHA_RESOURCE_OUTPUT, &plan->output_strides, section->dim)},
+        .outputs = {vkmha_output_view(planner)},
         .rotation = {VKMHA_NOT_ROTATED, VKMHA_NOT_ROTATED},
         .end_column = section->pitch,
         .valid_columns = section->dim,

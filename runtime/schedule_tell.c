@@ -54,6 +54,9 @@ static vkmha_status prepare_told(const vkmha_planner *planner, const vkmha_atten
     told->tile.constants.CLASSES =
         constants->CLASSES | (kernel == VKMHA_KERNEL_INSPECT ? VKMHA_CLASS_SPLIT : 0);
     told->tile.constants.VECTOR_A = constants->VECTOR_A;
+    told->tile.constants.TYPES =
+        constants->TYPES & (VKMHA_TYPE_BITS(VKMHA_BIND_QUERY, VKMHA_TYPE_MASK) |
+                            VKMHA_TYPE_BITS(VKMHA_BIND_KEY, VKMHA_TYPE_MASK));
     told->tile.constants.TELL = tell;
     told->is_told = true;
     told->max_keys = UINT64_MAX;
@@ -160,7 +163,8 @@ static vkmha_status tell_all(vkmha_planner *planner, const vkmha_attention *atte
     if (status != VKMHA_OK) {
         return status;
     }
-    told.tensors.output = vkmha_heads_view(resource, 0, num_heads, plan->query_len, features);
+    told.tensors.output = vkmha_heads_view(resource, VKMHA_TYPE_F32, 0, num_heads,
+                                            plan->query_len, features);
     if (features == 0) {
         const uint64_t all_keys = planner->sizes.all_keys;
         told.tensors.output.batch_stride = num_heads * all_keys;

@@ -224,7 +224,7 @@ static void lay_out_place(const vkmha_limits *limits, uint32_t head_dim, uint32_
     tile->constants.WORKGROUP = 64;
     tile->rows = 1;
     tile->columns = 1;
-    tile->trips_base = 4;
+    tile->trips_base = 8;
 }
 
 static void lay_out_inspect(const vkmha_limits *limits, uint32_t head_dim, uint32_t v_head_dim,

@@ -28,38 +28,10 @@ layout(push_constant) uniform Push
     vkmha_attention_push push;
 };
 
-layout(std430, binding = VKMHA_BIND_QUERY) readonly buffer QueryFloats
-{
-    float query_floats[];
-};
-layout(std430, binding = VKMHA_BIND_QUERY) readonly buffer QueryVectors
-{
-    vec4 query_vectors[];
-};
-layout(std430, binding = VKMHA_BIND_KEY) readonly buffer KeyFloats
-{
-    float key_floats[];
-};
-layout(std430, binding = VKMHA_BIND_KEY) readonly buffer KeyVectors
-{
-    vec4 key_vectors[];
-};
-layout(std430, binding = VKMHA_BIND_VALUE) readonly buffer ValueFloats
-{
-    float value_floats[];
-};
-layout(std430, binding = VKMHA_BIND_VALUE) readonly buffer ValueVectors
-{
-    vec4 value_vectors[];
-};
-layout(std430, binding = VKMHA_BIND_OUTPUT) buffer ResultFloats
-{
-    float result_floats[];
-};
-layout(std430, binding = VKMHA_BIND_OUTPUT) buffer ResultVectors
-{
-    vec4 result_vectors[];
-};
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_QUERY, readonly, Query, query)
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_KEY, readonly, Key, key)
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_VALUE, readonly, Value, value)
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_OUTPUT, , Result, result)
 layout(std430, binding = VKMHA_BIND_MASK) readonly buffer MaskWords
 {
     uint mask_words[];
@@ -95,10 +67,10 @@ bool has_option(uint bit)
     return (options.bits & bit) != 0u;
 }
 
-VKMHA_DEFINE_LOAD(load_query, query_floats, query_vectors, VECTOR_A)
-VKMHA_DEFINE_LOAD(load_key, key_floats, key_vectors, VECTOR_A)
-VKMHA_DEFINE_LOAD(load_value, value_floats, value_vectors, VECTOR_B)
-VKMHA_DEFINE_LOAD(load_result, result_floats, result_vectors, VECTOR_C)
+VKMHA_DEFINE_LOAD(query, VKMHA_BIND_QUERY, VECTOR_A)
+VKMHA_DEFINE_LOAD(key, VKMHA_BIND_KEY, VECTOR_A)
+VKMHA_DEFINE_LOAD(value, VKMHA_BIND_VALUE, VECTOR_B)
+VKMHA_DEFINE_LOAD(result, VKMHA_BIND_OUTPUT, VECTOR_C) /* always fp32 */
 
 uint head_dim()
 {
@@ -336,17 +308,6 @@ bool is_attended_key(uint key)
     }
     const uint index = push.attend_base + gl_WorkGroupID.z * options.attend_batch_stride + key;
     return is_attend_byte(attend_words[index >> 2], index);
-}
-
-/* fp16 to fp32 exactly; unpackHalf2x16 may flush what is denormal. */
-float half_to_float(uint bits)
-{
-    const uint exponent = bits >> 10 & 31u;
-    const uint mantissa = bits & 1023u;
-    const float tiny = float(mantissa) * 5.9604644775390625e-8; /* 2^-24 */
-    const uint wide = exponent == 31u ? 255u : exponent + 112u;
-    const float value = exponent == 0u ? tiny : uintBitsToFloat(wide << 23 | mantissa << 13);
-    return (bits & 0x8000u) != 0u ? -value : value;
 }
 
 /*

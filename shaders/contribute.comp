@@ -24,10 +24,7 @@ layout(std430, binding = VKMHA_BIND_CONTRIBUTE_INPUT) readonly buffer InputVecto
 {
     vec4 input_vectors[];
 };
-layout(std430, binding = VKMHA_BIND_CONTRIBUTE_WEIGHT) readonly buffer WeightVectors
-{
-    vec4 weight_vectors[];
-};
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_CONTRIBUTE_WEIGHT, readonly, Weight, weight)
 layout(std430, binding = VKMHA_BIND_CONTRIBUTE_GRADIENT) readonly buffer GradientFloats
 {
     float gradient_floats[];
@@ -41,6 +38,8 @@ layout(std430, binding = VKMHA_BIND_CONTRIBUTE_PRODUCTS) buffer Products
     float products[];
 };
 VKMHA_DECLARE_SEQUENCES
+
+VKMHA_DEFINE_LOAD_VECTOR(weight, VKMHA_BIND_CONTRIBUTE_WEIGHT)
 
 shared vec2 shared_sums[ROWS * WORKGROUP];
 
@@ -113,7 +112,7 @@ void main()
             added[r] = 0.0;
         }
         for (uint k = 0u; k < push.input_vectors; k++) {
-            const vec4 weights = weight_vectors[weight_row + k];
+            const vec4 weights = load_weight_vector(weight_row + k);
             [[unroll]] for (uint r = 0u; r < ROWS; r++) {
                 added[r] = dot_add(input_vectors[inputs[r] + k], weights, added[r]);
             }

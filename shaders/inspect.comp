@@ -22,12 +22,7 @@ const uint TILE_ROWS = IS_MASS ? 0x40000000u : ROWS;
 
 #include "attention.glsl"
 
-/* -Inf is written by its bits. */
-layout(std430, binding = VKMHA_BIND_OUTPUT) buffer ResultWords
-{
-    uint result_words[];
-};
-
+/* Written by its bits. */
 const uint MINUS_INFINITY = 0xff800000u;
 
 uint told_base; /* element of row 0; padded where sequences are packed */

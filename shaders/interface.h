@@ -74,7 +74,15 @@
     X(9, ROTATE, 0)         /* project, place: the rotated features of a head, 0 none */           \
     X(10, APPEND, 0)        /* project: bits of segments that lie behind a sequence's past keys */ \
     X(11, PLACE, 0)         /* place: VKMHA_PLACE_ bits */                                         \
+    X(12, TYPES, 0)         /* a vkmha_type for each storage binding: see VKMHA_TYPE_BITS */       \
     X(13, TELL, 0)          /* inspect, summarize: a VKMHA_TELL_ */
+
+/*
+ * What a storage binding holds, in TYPES. Elements of 16 bits are numbered as those of 32 are: two of
+ * them share a word, the one of even number its lower half.
+ */
+#define VKMHA_TYPE_BITS(binding, type) ((type) << 2 * (binding))
+#define VKMHA_TYPE_MASK 3
 
 #ifdef VULKAN
 #define VKMHA_DECLARE_CONSTANT(id, name, value) layout(constant_id = id) const uint name = value;

@@ -1,10 +1,11 @@
 /*
- * Copies rows of heads from one layout to another: keys and values of the past, new ones into a
- * cache, both into what is present; rotated by position and with features paired where PLACE says.
+ * Copies rows of heads from one layout and type to another: keys and values of the past, new ones into
+ * a cache, both into what is present, results of attention into an output of 16 bits; rotated by
+ * position and with features paired where PLACE says. What is only copied keeps its bits.
  *
  * Group (x, y, z): invocations over [row, vec4 of target features] along x, head y, batch z. An
  * invocation writes four features.
- * Shared memory: none. Barriers: none. Trips: 4.
+ * Shared memory: none. Barriers: none. Trips: 8.
  */
 #version 450
 
@@ -15,17 +16,14 @@ layout(push_constant) uniform Push
     vkmha_place_push push;
 };
 
-layout(std430, binding = VKMHA_BIND_PLACE_SOURCE) readonly buffer Source
-{
-    float source[];
-};
-layout(std430, binding = VKMHA_BIND_PLACE_TARGET) writeonly buffer Target
-{
-    float target[];
-};
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_PLACE_SOURCE, readonly, Source, source)
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_PLACE_TARGET, , Target, target)
 
 VKMHA_DECLARE_SEQUENCES
 VKMHA_DECLARE_ROTATION
+
+VKMHA_DEFINE_LOAD_BITS(source, VKMHA_BIND_PLACE_SOURCE)
+VKMHA_DEFINE_STORE_BITS(target, VKMHA_BIND_PLACE_TARGET)
 
 bool has(uint bits)
 {
@@ -56,8 +54,9 @@ float rotated_feature(uint element, uint row, uint f)
     const uint pair = is_half ? f % half_count : f / 2u;
     const uint first = is_half ? pair : 2u * pair;
     const uint second = is_half ? pair + half_count : 2u * pair + 1u;
-    const vec2 turned =
-        rotate(vec2(source[element + first], source[element + second]), rotation_of(row, pair));
+    const vec2 loaded = uintBitsToFloat(
+        uvec2(load_source_bits(element + first), load_source_bits(element + second)));
+    const vec2 turned = rotate(loaded, rotation_of(row, pair));
     return f == first ? turned.x : turned.y;
 }
 
@@ -83,12 +82,15 @@ void main()
     const bool is_rotated =
         has(VKMHA_PLACE_ROTATE_INTERLEAVED | VKMHA_PLACE_ROTATE_HALF);
     const uint position_row = push.positions_base + batch * push.positions_batch_stride + row;
-    for (uint f = feature; f < min(feature + 4u, push.pitch); f++) {
-        float value = 0.0;
+    const uint count = min(push.pitch - feature, 4u);
+    uvec4 bits = uvec4(0u);
+    for (uint i = 0u; i < count; i++) {
+        const uint f = feature + i;
         if (f < push.features) {
-            value = is_rotated && f < ROTATE ? rotated_feature(from, position_row, f)
-                                             : source[from + source_feature(f)];
+            bits[i] = is_rotated && f < ROTATE
+                          ? floatBitsToUint(rotated_feature(from, position_row, f))
+                          : load_source_bits(from + source_feature(f));
         }
-        target[to + f] = value;
     }
+    store_target_bits(to + feature, bits, count);
 }

@@ -7,43 +7,25 @@ layout(push_constant) uniform Push
     vkmha_project_push push;
 };
 
-layout(std430, binding = VKMHA_BIND_PROJECT_INPUT) readonly buffer InputFloats
-{
-    float input_floats[];
-};
-layout(std430, binding = VKMHA_BIND_PROJECT_INPUT) readonly buffer InputVectors
-{
-    vec4 input_vectors[];
-};
-layout(std430, binding = VKMHA_BIND_PROJECT_WEIGHT) readonly buffer WeightVectors
-{
-    vec4 weight_vectors[];
-};
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_PROJECT_INPUT, readonly, Input, input)
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_PROJECT_WEIGHT, readonly, Weight, weight)
 layout(std430, binding = VKMHA_BIND_PROJECT_BIAS) readonly buffer BiasFloats
 {
     float bias_floats[];
 };
 
-#define VKMHA_DECLARE_OUTPUT(segment)                                                              \
-    layout(std430, binding = VKMHA_BIND_PROJECT_OUTPUT + segment) writeonly buffer                 \
-        OutputFloats##segment                                                                      \
-    {                                                                                              \
-        float output_floats##segment[];                                                            \
-    };                                                                                             \
-    layout(std430, binding = VKMHA_BIND_PROJECT_OUTPUT + segment) writeonly buffer                 \
-        OutputVectors##segment                                                                     \
-    {                                                                                              \
-        vec4 output_vectors##segment[];                                                            \
-    };
-
-VKMHA_DECLARE_OUTPUT(0)
-VKMHA_DECLARE_OUTPUT(1)
-VKMHA_DECLARE_OUTPUT(2)
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_PROJECT_OUTPUT, , Output0, output0)
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_PROJECT_OUTPUT + 1, , Output1, output1)
+VKMHA_DECLARE_TENSOR(VKMHA_BIND_PROJECT_OUTPUT + 2, , Output2, output2)
 
 VKMHA_DECLARE_SEQUENCES
 VKMHA_DECLARE_ROTATION
 
-VKMHA_DEFINE_LOAD(load_input, input_floats, input_vectors, VECTOR_A)
+VKMHA_DEFINE_LOAD(input, VKMHA_BIND_PROJECT_INPUT, VECTOR_A)
+VKMHA_DEFINE_LOAD_VECTOR(weight, VKMHA_BIND_PROJECT_WEIGHT)
+VKMHA_DEFINE_STORE_BITS(output0, VKMHA_BIND_PROJECT_OUTPUT)
+VKMHA_DEFINE_STORE_BITS(output1, VKMHA_BIND_PROJECT_OUTPUT + 1)
+VKMHA_DEFINE_STORE_BITS(output2, VKMHA_BIND_PROJECT_OUTPUT + 2)
 
 uint depth_vectors()
 {
@@ -69,14 +51,14 @@ uint weight_row(uint n)
 }
 
 #define VKMHA_STORE_SEGMENT(segment)                                                               \
-    if (VECTOR_B != 0u) {                                                                          \
-        output_vectors##segment[element >> 2] = sums;                                              \
+    if (VECTOR_B == 0u) {                                                                          \
+        const uint count = min(push.valid_columns - c, 4u);                                        \
+        store_output##segment##_bits(element, floatBitsToUint(sums), count);                       \
+    } else if (VKMHA_TYPE_OF(VKMHA_BIND_PROJECT_OUTPUT + segment) == TYPE_F32) {                   \
+        output##segment##_vectors[element >> 2] = sums;                                            \
     } else {                                                                                       \
-        for (uint i = 0u; i < 4u; i++) {                                                           \
-            if (c + i < push.valid_columns) {                                                      \
-                output_floats##segment[element + i] = sums[i];                                     \
-            }                                                                                      \
-        }                                                                                          \
+        output##segment##_pairs[element >> 2] =                                                    \
+            floats_to_shorts(sums, VKMHA_TYPE_OF(VKMHA_BIND_PROJECT_OUTPUT + segment));            \
     }
 
 /* Rows that a sequence has already in segment `which`: they are kept, and the new ones come after. */

@@ -36,7 +36,7 @@ void main()
     for (uint k = 0u; k < depth_vectors(); k++) {
         vec4 weights[COLUMNS];
         [[unroll]] for (uint c = 0u; c < COLUMNS; c++) {
-            weights[c] = weight_vectors[weight_rows[c] + k];
+            weights[c] = load_weight_vector(weight_rows[c] + k);
         }
         [[unroll]] for (uint r = 0u; r < ROWS; r++) {
             const vec4 features = load_input(input_rows[r], 4u * k, push.depth);

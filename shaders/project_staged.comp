@@ -50,8 +50,8 @@ void main()
         }
         for (uint i = lane; i < TILE_COLUMNS * SLICE; i += WORKGROUP) {
             const uint k = slice + i % SLICE;
-            const vec4 weights = weight_vectors[weight_row(tile_column + i / SLICE) +
-                                                min(k, depth_vectors() - 1u)];
+            const vec4 weights = load_weight_vector(weight_row(tile_column + i / SLICE) +
+                                                    min(k, depth_vectors() - 1u));
             shared_weight[i / SLICE * PITCH + i % SLICE] =
                 k < depth_vectors() ? weights : vec4(0.0);
         }

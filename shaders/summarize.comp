@@ -15,12 +15,6 @@ const uint TILE_ROWS = WORKGROUP;
 
 #include "attention.glsl"
 
-/* -Inf is written by its bits. */
-layout(std430, binding = VKMHA_BIND_OUTPUT) buffer ResultWords
-{
-    uint result_words[];
-};
-
 /* The weight of a key that may not be there, or not be attended. */
 float key_weight(uint at, int key)
 {
@@ -45,6 +39,7 @@ void main()
     const uint result =
         tensor_head(push.result, gl_WorkGroupID.y) + i * push.result.row_stride;
     if (TELL == VKMHA_TELL_LSE) {
+        /* -Inf is written by its bits. */
         result_words[result] = sum != 0.0 ? floatBitsToUint(state[at] + log(sum)) : 0xff800000u;
         return;
     }

@@ -37,7 +37,8 @@
  *
  * - What overflows fp32 (a product, a score) gives Inf or NaN in its rows, as fp32 does.
  *
- * Numbers: every product, score, probability and sum is fp32 on every device. The error bound of each
+ * Numbers: every product, score, probability and sum is fp32 on every device, and so is what one stage hands to the
+ * next; fp16 and bf16 are types of storage, read and rounded alike on every device, which needs no 16-bit feature. The error bound of each
  * element is computed by the CPU reference (vkmha_reference.h) and is what the tests hold the kernels to.
  * One device, layer and kernel choice, the same input: the same bits, whatever the batch or the work limit.
  */
@@ -123,7 +124,7 @@ typedef struct vkmha_layer_params {
     const float *bias_v;
     bool add_zero_attn; /* one more key and value of zeros, as above */
 
-    /* Attention alone, no projections: the fields below must be zero. */
+    /* Attention alone, no projections: the fields below, but cache_type, must be zero. */
     bool attention_only;
 
     uint32_t embed_dim;  /* required with projections: features of the query input */
@@ -140,7 +141,10 @@ typedef struct vkmha_layer_params {
     vkmha_vector b_o;
     /* How the device stores w_q..w_o (biases stay fp32). What is wider is rounded to nearest even; sums are fp32. */
     vkmha_type weight_type;
-    vkmha_type cache_type; /* of a vkmha_cache, of past_key and past_value, present_key and present_value */
+    /* Of a vkmha_cache, of past_key and past_value, present_key and present_value. Where a plan has any of them,
+     * attention sees every key and value, new ones too, as this type holds them: calls chained by past and present,
+     * and a cache, tell the same. */
+    vkmha_type cache_type;
     uint32_t reserved[14];
 } vkmha_layer_params;
 

@@ -21,7 +21,10 @@ extern "C" {
 /* All optional (NULL: not wanted), all contiguous, shapes as in vkmha_outputs. */
 typedef struct vkmha_reference_outputs {
     double *output;
-    double *output_bound; /* largest |fp32 result - output| of an honest kernel, all stages together */
+    /* Largest |result - output| of an honest kernel, all stages together. What is stored in 16 bits (output, present
+     * key and value) is given rounded, and the bound is what rounding makes of the interval: often 0; infinite where a
+     * part of it rounds to Inf, 0 where all of it does. */
+    double *output_bound;
     /* What vkmha_outputs tells besides the output, each with its bound, whether or not the plan asks for it (but
      * chosen_heads, chosen_queries and scores are the plan's). */
     double *lse; /* -INFINITY where no key is allowed; its bound is 0 there */
@@ -36,9 +39,9 @@ typedef struct vkmha_reference_outputs {
     double *statistics_bound;
     double *key_mass;
     double *key_mass_bound;
-    double *contributions;
+    double *contributions; /* not with attention_only */
     double *contributions_bound;
-    double *gate_gradients; /* needs inputs.output_gradient */
+    double *gate_gradients; /* needs the plan's has_gate_gradients */
     double *gate_gradients_bound;
     double *present_key;  /* as vkmha_outputs; with or without has_present. Not with is_packed or a cache. */
     double *present_key_bound;
@@ -79,7 +82,8 @@ VKMHA_API vkmha_status vkmha_reference_project(const float *input, uint64_t rows
                                                double *bound, vkmha_error *error);
 
 typedef struct vkmha_comparison {
-    bool passed; /* every element finite, every bound finite, every error <= bound */
+    /* Every element finite, or the very infinity that a bound of 0 asks for; every bound finite; every error <= bound. */
+    bool passed;
     double max_abs;   /* largest |got - expected| */
     double max_rel;   /* largest |got - expected| / |expected| where expected is not 0 */
     double max_ratio; /* largest error / bound */

@@ -169,6 +169,8 @@ typedef struct vkmha_record_params {
  * Before: inputs must be visible to VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT with VK_ACCESS_SHADER_READ_BIT
  * (sequences, head_gates: VK_ACCESS_UNIFORM_READ_BIT). Earlier compute work on the same queue that used the workspace or
  * the output is ordered by a barrier recorded first.
+ * A 16-bit output or present tensor whose rows begin or end inside a word keeps the word's other half by atomics: what
+ * was there must be visible with VK_ACCESS_SHADER_READ_BIT and VK_ACCESS_SHADER_WRITE_BIT.
  * After: outputs and cache were written by VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT with VK_ACCESS_SHADER_WRITE_BIT; the
  * reader's barrier is the caller's. Bound compute pipeline, descriptor set 0 and push constants are changed.
  *
