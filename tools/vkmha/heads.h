@@ -17,6 +17,7 @@ typedef struct vkmha_head {
     double max_weight;
     double largest_weight; /* of all queries */
     double distance;       /* sum_j w_j |p - j| */
+    double distance_share; /* as entropy_share */
     double previous;
     double self;
     double next;
@@ -28,9 +29,12 @@ typedef struct vkmha_head {
 
 /* How kinds are told, for --help and the page: the first rule that holds. */
 #define VKMHA_HEAD_KINDS                                                                           \
-    "self, previous, next, first, last  the largest of these five mean weights is 0.4 or more\n"   \
+    "self, previous, next, first, last\n"                                                          \
+    "         the largest of these five mean weights is 0.4 or more\n"                             \
     "uniform  entropy is 0.9 or more of that of equal weights on the keys a query may see\n"       \
-    "local    previous + self + next is 0.4 or more\n"                                             \
+    "local    previous + self + next is 0.4 or more, or the distance a quarter or less of that "   \
+    "of\n"                                                                                         \
+    "         equal weights\n"                                                                     \
     "diffuse  entropy is 0.7 or more of that of equal weights\n"                                   \
     "mixed    else\n"
 

@@ -12,7 +12,7 @@ static vkmha_status out_of_memory(vkmha_error *error)
 typedef struct told {
     vkmha_statistics *statistics;
     float *contributions;
-    float *uniform; /* entropy of equal weights; -Inf where no key is seen */
+    vkmha_statistics *uniform; /* of equal weights; all 0 where no key is seen */
 } told;
 
 static vkmha_status run_plan(vkmha_subject *subject, const vkmha_problem *problem,
@@ -32,11 +32,10 @@ static vkmha_status run_plan(vkmha_subject *subject, const vkmha_problem *proble
     return status;
 }
 
-/*
- * The log of the number of keys that each query may see, by the same masks: the lse of a layer
- * whose scores are all 0. Keys of the past are keys like others there.
- */
-static vkmha_status measure_uniform(vkmha_subject *subject, float *uniform, vkmha_error *error)
+/* Equal weights on the keys that each query may see: a layer with the same masks whose scores are
+ * all 0. Keys of the past are keys like others there. */
+static vkmha_status measure_uniform(vkmha_subject *subject, vkmha_statistics *uniform,
+                                    vkmha_error *error)
 {
     vkmha_problem problem = subject->problem;
     const vkmha_problem_sizes sizes = vkmha_problem_measure(&problem);
@@ -61,13 +60,14 @@ static vkmha_status measure_uniform(vkmha_subject *subject, float *uniform, vkmh
     plan->has_positions = false;
     plan->has_head_gates = false;
     plan->has_gates_per_sequence = false;
-    plan->has_lse = true;
+    plan->has_statistics = true;
     vkmha_inputs *inputs = &problem.inputs;
     inputs->query = inputs->key = inputs->value = &zero;
     inputs->query_positions = inputs->key_positions = NULL;
     inputs->head_gates = NULL;
     inputs->past_key = inputs->past_value = NULL;
-    return run_plan(subject, &problem, &(vkmha_outputs){.output = output, .lse = uniform}, error);
+    return run_plan(subject, &problem, &(vkmha_outputs){.output = output, .statistics = uniform},
+                    error);
 }
 
 /*
@@ -154,7 +154,7 @@ static const char *kind_of(const vkmha_head *head)
     if (head->entropy_share >= 0.9) {
         return "uniform";
     }
-    if (head->previous + head->self + head->next >= 0.4) {
+    if (head->previous + head->self + head->next >= 0.4 || head->distance_share <= 0.25) {
         return "local";
     }
     return head->entropy_share >= 0.7 ? "diffuse" : "mixed";
@@ -168,14 +168,16 @@ static void average_head(const vkmha_subject *subject, const told *from, uint64_
     uint64_t queries = 0;
     uint64_t choosing = 0; /* that see more than one key */
     double share = 0.0;
+    double equal_distance = 0.0;
     for (uint64_t row = 0; row < subject->rows; row++) {
         const uint64_t at = (row / query_len * num_heads + h) * query_len + row % query_len;
         const vkmha_statistics *one = &from->statistics[at];
+        const vkmha_statistics *equal = &from->uniform[at];
         if (!subject->is_real[row]) {
             continue;
         }
         head->contribution += from->contributions[at];
-        if (from->uniform[at] < 0.0f) {
+        if (!(equal->max_weight > 0.0f)) {
             continue;
         }
         queries++;
@@ -190,11 +192,13 @@ static void average_head(const vkmha_subject *subject, const told *from, uint64_
         if (one->max_weight > head->largest_weight) {
             head->largest_weight = one->max_weight;
         }
-        if (from->uniform[at] > 0.0f) {
+        equal_distance += equal->mean_distance;
+        if (equal->max_weight < 1.0f) {
             choosing++;
-            share += one->entropy / from->uniform[at];
+            share += one->entropy / equal->entropy;
         }
     }
+    head->distance_share = equal_distance > 0.0 ? head->distance / equal_distance : (double)NAN;
     double *const sums[] = {&head->entropy, &head->max_weight, &head->distance, &head->previous,
                             &head->self,    &head->next,       &head->first,    &head->last};
     for (size_t i = 0; i < sizeof(sums) / sizeof(sums[0]); i++) {
@@ -211,7 +215,7 @@ vkmha_status vkmha_heads_measure(vkmha_subject *subject, vkmha_head *heads, vkmh
     const told device = {
         .statistics = vkmha_pool_allocate(&subject->pool, count, sizeof(vkmha_statistics)),
         .contributions = vkmha_pool_allocate(&subject->pool, count, sizeof(float)),
-        .uniform = vkmha_pool_allocate(&subject->pool, count, sizeof(float)),
+        .uniform = vkmha_pool_allocate(&subject->pool, count, sizeof(vkmha_statistics)),
     };
     if (!device.statistics || !device.contributions || !device.uniform) {
         return out_of_memory(error);

@@ -29,6 +29,7 @@ static const char style[] =
     "caption{text-align:left;padding:.3rem 0;color:#444}\n"
     "th,td{padding:.22rem .6rem;text-align:right;border-bottom:1px solid #dde1e6}\n"
     "thead th{border-bottom:2px solid #8a929c;vertical-align:bottom}\n"
+    ".note{font-size:.9rem;color:#444}sub,sup{line-height:0}\n"
     "td.kind{text-align:left}tbody tr:nth-child(even){background:#f5f7fa}\n"
     ".maps{display:flex;flex-wrap:wrap;gap:1.4rem 2rem;align-items:flex-start}\n"
     "figure{margin:0;max-width:100%}figcaption{font-size:.9rem;max-width:34rem;color:#333}\n"
@@ -135,7 +136,7 @@ static frame frame_of(const vkmha_gallery *gallery, const vkmha_map *map)
                      map->num_queries <= gallery->sentence.num_tokens;
     const uint32_t letters = made.has_words ? longest_word(&gallery->sentence) : 5;
     made.left = letters * LETTER + LINE;
-    made.top = (made.has_words ? letters * LETTER : LINE) + LINE;
+    made.top = (made.has_words ? letters * LETTER : LINE) + LINE + 4;
     made.width = map->width * made.scale;
     made.height = map->height * made.scale;
     return made;
@@ -248,12 +249,13 @@ static vkmha_status put_map(page *to, const vkmha_map *map, const float *values,
     fprintf(to->stream,
             "<text x=\"%" PRIu32 "\" y=\"11\" fill=\"#666\">key &#8594;</text>\n"
             "<text x=\"0\" y=\"%" PRIu32 "\" fill=\"#666\">query &#8595;</text>\n",
-            in.left, in.top - 4);
-    vkmha_status status = put_picture(to, &cells, in.left, in.top);
+            in.left, in.has_words ? in.top - 4 : 11);
+    /* Around the cells: a column of one pixel may be all there is to see. */
     fprintf(to->stream,
             "<rect x=\"%" PRIu32 "\" y=\"%" PRIu32 "\" width=\"%" PRIu32 "\" height=\"%" PRIu32
-            "\" fill=\"none\" stroke=\"#9aa0a8\"/>\n",
-            in.left, in.top, in.width, in.height);
+            "\" fill=\"#d5d9df\"/>\n",
+            in.left - 2, in.top - 2, in.width + 4, in.height + 4);
+    vkmha_status status = put_picture(to, &cells, in.left, in.top);
     if (status == VKMHA_OK) {
         status = put_legend(to, &in, top);
     }
@@ -342,10 +344,10 @@ static void put_table(const page *to)
                                          "Last",
                                          "Contribution",
                                          "y changes without"};
-    fputs("<div class=\"wide\"><table>\n<caption>Means over the queries that are not padding. "
-          "Contribution: |o<sub>h</sub> W<sub>O</sub><sup>h</sup>| as a share of all heads&#8217;; "
-          "last column: |y &#8722; y without the head| / |y|.</caption>\n<thead><tr>",
-          to->stream);
+    fputs(
+        "<div class=\"wide\" role=\"region\" tabindex=\"0\" aria-label=\"Table of heads\"><table>\n"
+        "<caption>Means over the queries that are not padding</caption>\n<thead><tr>",
+        to->stream);
     for (size_t i = 0; i < sizeof(titles) / sizeof(titles[0]); i++) {
         fprintf(to->stream, "<th scope=\"col\">%s</th>", titles[i]);
     }
@@ -370,7 +372,13 @@ static void put_table(const page *to)
         fprintf(to->stream, "<td>%.1f&#8201;%%</td><td>%.4f</td></tr>\n",
                 100.0 * head->contribution, head->leave_one_out);
     }
-    fputs("</tbody></table></div>\n", to->stream);
+    fputs(
+        "</tbody></table></div>\n<p class=\"note\">Contribution: "
+        "|o<sub>h</sub> W<sub>O</sub><sup>h</sup>| as a share of the sum over heads. Distance: sum "
+        "over keys of weight times |query &#8722; key|. Last column: |y &#8722; y without the "
+        "head| "
+        "/ |y|.</p>\n",
+        to->stream);
 }
 
 static void put_head(const page *to)
@@ -386,8 +394,8 @@ static void put_head(const page *to)
     fprintf(stream, "</title>\n<style>\n%s</style>\n</head>\n<body>\n<main>\n<h1>Heads of ", style);
     put_escaped(stream, gallery->subject->name);
     fprintf(stream,
-            "</h1>\n<p>%" PRIu32 " heads of %" PRIu32 " features; batch of %" PRIu64
-            " sequences, %" PRIu64 " queries that are not padding.</p>\n",
+            "</h1>\n<p>%" PRIu32 " heads of %" PRIu32 " features; batch size %" PRIu64 ", %" PRIu64
+            " queries that are not padding.</p>\n",
             gallery->subject->problem.layer.num_heads, gallery->subject->problem.layer.head_dim,
             plan->batch_size, gallery->subject->real_rows);
 }

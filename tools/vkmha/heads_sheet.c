@@ -62,7 +62,7 @@ static void draw_tile(vkmha_picture *picture, const grid *in, uint32_t tile, con
     snprintf(text, sizeof(text), "head %" PRIu32 " %s%s", map->head, kind, what);
     vkmha_picture_text(picture, x, y + 4, 2, text);
     const uint32_t map_y = y + TITLE;
-    vkmha_picture_fill(picture, x - 1, map_y - 1, width + 2, height + 2, VKMHA_COLOR_LINE);
+    vkmha_picture_fill(picture, x - 2, map_y - 2, width + 4, height + 4, VKMHA_COLOR_LINE);
     vkmha_picture_cells(picture, x, map_y, in->scale, values, map->width, map->height, top);
     const uint32_t scale_y = map_y + height + 8;
     vkmha_picture_text(picture, x, scale_y, 1, "0");

@@ -124,7 +124,7 @@ static void make_palette(png_color *palette)
     }
     palette[VKMHA_COLOR_PAPER] = (png_color){255, 255, 255};
     palette[VKMHA_COLOR_INK] = (png_color){34, 34, 34};
-    palette[VKMHA_COLOR_LINE] = (png_color){154, 160, 168};
+    palette[VKMHA_COLOR_LINE] = (png_color){213, 217, 223};
 }
 
 /* What has been encoded so far. */
