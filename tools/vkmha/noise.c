@@ -415,8 +415,8 @@ static vkmha_status measure_heads(noise_state *state, uint32_t first, uint32_t n
     }
     for (uint32_t i = 0; status == VKMHA_OK && i < num_heads; i++) {
         vkmha_progress_show(&progress, "head", i, num_heads);
-        status = measure_head(state, first + i, &state->rows[i * num_factors]);
-        if (status == VKMHA_OK && !isfinite(state->rows[i * num_factors].removed)) {
+        status = measure_head(state, first + i, &state->rows[(size_t)i * num_factors]);
+        if (status == VKMHA_OK && !isfinite(state->rows[(size_t)i * num_factors].removed)) {
             status = vkmha_tool_fail(state->error, VKMHA_ERROR_INVALID_ARGUMENT,
                                      "the layer's output is 0 or not finite: no change can be "
                                      "measured (head %" PRIu32 ")",
