@@ -230,15 +230,15 @@ Test(heads, ablate_agrees_with_the_reference)
 
 Test(heads, noise_can_be_weighed_down)
 {
-    static const double factors[] = {0.5, 1.0, 4.0};
+    static const double factors[] = {0.5, 4.0};
     cr_assert_eq(run_command("ablate %s --json", DEMO), 0);
     cJSON *ablated = read_json();
-    cr_assert_eq(run_command("noise %s --json --factors 0.5,1,4", DEMO), 0);
+    cr_assert_eq(run_command("noise %s --json --factors 0.5,4", DEMO), 0);
     cJSON *document = read_json();
     for (int h = 0; h < HEADS; h++) {
         const cJSON *head = item_of(document, "heads", h);
         const double half = number_of(item_of(head, "noise", 0), "kept");
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < 2; k++) {
             const cJSON *row = item_of(head, "noise", k);
             const double weighed = number_of(row, "weighed_down");
             cr_expect_float_eq(number_of(row, "removed"),
