@@ -62,7 +62,12 @@ static void write_outputs(const vkmha_reference *reference, const vkmha_referenc
             copy_attention(reference, attention->bound, outputs->output_bound);
         }
     } else {
-        const vkmha_feature_rows features = {.value = attention->value, .bound = attention->bound};
+        const vkmha_feature_rows features = {
+            .value = attention->value,
+            .bound = attention->bound,
+            .rows_per_batch = reference->sizes.query_rows,
+            .row_stride = attention->heads * attention->features,
+        };
         vkmha_reference_project_rows(&features, reference->sizes.query_rows, &layer->w_o,
                                      &layer->b_o, reference->chains.output, outputs->output,
                                      outputs->output_bound);
@@ -80,7 +85,7 @@ static void write_outputs(const vkmha_reference *reference, const vkmha_referenc
 }
 
 /* Results that a plan has no one shape for. */
-static vkmha_status check_outputs(const vkmha_plan_params *plan,
+static vkmha_status check_outputs(const vkmha_layer_params *layer, const vkmha_plan_params *plan,
                                   const vkmha_reference_outputs *outputs, vkmha_error *error)
 {
     if (plan->cache_capacity != 0) {
@@ -94,7 +99,6 @@ static vkmha_status check_outputs(const vkmha_plan_params *plan,
         const char *field;
         const double *data;
     } padded[] = {
-        {"weights", outputs->weights},
         {"present_key", outputs->present_key},
         {"present_key_bound", outputs->present_key_bound},
         {"present_value", outputs->present_value},
@@ -104,6 +108,25 @@ static vkmha_status check_outputs(const vkmha_plan_params *plan,
         if (plan->is_packed && padded[i].data) {
             return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT,
                               "outputs.%s is given, but not with is_packed", padded[i].field);
+        }
+    }
+    const struct {
+        const char *field;
+        bool is_given;
+        bool is_refused;
+        const char *rule;
+    } rules[] = {
+        {"scores", outputs->scores || outputs->scores_bound, plan->scores == VKMHA_SCORES_NONE,
+         "the plan has no scores"},
+        {"contributions", outputs->contributions || outputs->contributions_bound,
+         layer->attention_only, "attention_only has no W_O"},
+        {"gate_gradients", outputs->gate_gradients || outputs->gate_gradients_bound,
+         !plan->has_gate_gradients, "the plan has no has_gate_gradients"},
+    };
+    for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+        if (rules[i].is_given && rules[i].is_refused) {
+            return vkmha_fail(error, VKMHA_ERROR_INVALID_ARGUMENT, "outputs.%s is given, but %s",
+                              rules[i].field, rules[i].rule);
         }
     }
     return VKMHA_OK;
@@ -117,6 +140,9 @@ static vkmha_status run(vkmha_reference *reference, const vkmha_host *host,
     const uint64_t kv_heads = layer->num_kv_heads;
     const uint64_t key_rows = reference->zero_row + 1;
     const uint64_t scores = sizes->all_keys + VKMHA_FURTHER_KEYS;
+    const uint64_t added = vkmha_reference_contributes(outputs)
+                               ? VKMHA_CONTRIBUTE_ROWS * (uint64_t)layer->output_dim
+                               : 0;
     /* What is rounded for storage is a value and its bound, whichever of them is asked for. */
     const bool is_rounded = reference->plan->output_type != VKMHA_TYPE_F32;
     vkmha_reference_outputs both = {0};
@@ -146,16 +172,17 @@ static vkmha_status run(vkmha_reference *reference, const vkmha_host *host,
         {&scratch->slack, scores},
         {&scratch->weight, scores},
         {&scratch->most, scores},
-        {&scratch->moved, layer->v_head_dim},
-        {&scratch->farthest, layer->v_head_dim},
-        {&scratch->magnitude, layer->v_head_dim},
-        {&scratch->largest, layer->v_head_dim},
+        {&scratch->column, scores},
+        {&scratch->column_bound, scores},
+        {&scratch->added, added},
+        {&scratch->added_bound, added},
     };
     const size_t num_blocks = sizeof(blocks) / sizeof(blocks[0]);
     double *memory[sizeof(blocks) / sizeof(blocks[0])] = {0};
     scratch->key = vkmha_host_allocate(host, scores, sizeof(*scratch->key));
     scratch->row = vkmha_host_allocate(host, scores, sizeof(*scratch->row));
-    bool has_memory = scratch->key && scratch->row;
+    scratch->spread = vkmha_host_allocate(host, layer->v_head_dim, sizeof(*scratch->spread));
+    bool has_memory = scratch->key && scratch->row && scratch->spread;
     for (size_t i = 0; i < num_blocks && has_memory; i++) {
         memory[i] = vkmha_host_allocate(host, blocks[i].count, sizeof(double));
         *blocks[i].memory = memory[i];
@@ -165,6 +192,7 @@ static vkmha_status run(vkmha_reference *reference, const vkmha_host *host,
     if (has_memory) {
         vkmha_reference_heads(reference, &new_key, &new_value);
         vkmha_reference_attend(reference);
+        vkmha_reference_contribute(reference);
         vkmha_reference_outputs written = *outputs;
         if (is_rounded && (outputs->output || outputs->output_bound)) {
             written.output = outputs->output ? outputs->output : both.output;
@@ -177,6 +205,7 @@ static vkmha_status run(vkmha_reference *reference, const vkmha_host *host,
     for (size_t i = 0; i < num_blocks; i++) {
         vkmha_host_release(host, memory[i]);
     }
+    vkmha_host_release(host, scratch->spread);
     vkmha_host_release(host, scratch->row);
     vkmha_host_release(host, scratch->key);
     return status;
@@ -202,7 +231,7 @@ vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, const vkmha_pl
         status = vkmha_check_plan(&checked_layer, plan, &checked_plan, error);
     }
     if (status == VKMHA_OK) {
-        status = check_outputs(&checked_plan, outputs, error);
+        status = check_outputs(&checked_layer, &checked_plan, outputs, error);
     }
     if (status == VKMHA_OK) {
         status = vkmha_check_inputs(&checked_layer, &checked_plan, inputs, &checked_inputs, error);
@@ -227,7 +256,7 @@ vkmha_status vkmha_reference_run(const vkmha_layer_params *layer, const vkmha_pl
         .key = {.heads = kv_heads, .features = head_dim},
         .value = {.heads = kv_heads, .features = v_head_dim},
         .attention = {.heads = num_heads, .features = v_head_dim},
-        .weights = outputs->weights,
+        .outputs = outputs,
     };
     vkmha_plan_sizes(&checked_layer, &checked_plan, &reference.sizes);
     reference.bias_row = checked_plan.is_packed

@@ -9,16 +9,6 @@
 /* A tanh of the kernels' own, in units of its value. */
 #define TANH_UNITS 40.0
 
-/* One query of one head. */
-typedef struct vkmha_row {
-    const vkmha_item *item;
-    uint64_t b;
-    uint64_t h;
-    uint64_t i;
-    int64_t position;
-    uint64_t first_key_row;
-} vkmha_row;
-
 /* ---- Masks ----------------------------------------------------------------------------------- */
 
 static uint64_t mask_index(const vkmha_plan_params *plan, const vkmha_row *row, uint64_t j)
@@ -83,9 +73,8 @@ static bool is_visible(const vkmha_plan_params *plan, const vkmha_row *row, int6
 
 /* ---- Scores ---------------------------------------------------------------------------------- */
 
-/* scale * (q . k), and how far an fp32 kernel's may be off. */
-static double scaled_product(const vkmha_reference *reference, uint64_t query_at, uint64_t key_at,
-                             double *slack)
+double vkmha_reference_product(const vkmha_reference *reference, uint64_t query_at, uint64_t key_at,
+                               double *slack)
 {
     const uint32_t head_dim = reference->layer->head_dim;
     const double *query = reference->query.value + query_at;
@@ -117,8 +106,12 @@ static double scaled_product(const vkmha_reference *reference, uint64_t query_at
  * softcap * tanh(score / softcap): monotonic, so its values at the ends of the score's interval
  * bound it. The argument is a quotient within 2.5 ULP, or a product with a rounded reciprocal.
  */
-static double cap_score(double softcap, double score, double *slack)
+double vkmha_reference_cap(const vkmha_layer_params *layer, double score, double *slack)
 {
+    const double softcap = (double)layer->softcap;
+    if (!(softcap > 0.0)) {
+        return score;
+    }
     const double off = *slack + 6.0 * VKMHA_UNIT * (fabs(score) + *slack) + VKMHA_FLUSH * softcap;
     const double capped = softcap * tanh(score / softcap);
     const double low = softcap * tanh((score - off) / softcap);
@@ -148,10 +141,8 @@ static double score_key(const vkmha_reference *reference, const vkmha_row *row, 
                         uint64_t key_at, uint64_t j, double added, double *slack)
 {
     const vkmha_layer_params *layer = reference->layer;
-    double score = scaled_product(reference, query_at, key_at, slack);
-    if (layer->softcap > 0.0f) {
-        score = cap_score((double)layer->softcap, score, slack);
-    }
+    double score = vkmha_reference_product(reference, query_at, key_at, slack);
+    score = vkmha_reference_cap(layer, score, slack);
     const int64_t distance = (int64_t)j - row->position;
     double biases[3] = {0.0, 0.0, added};
     if (layer->has_alibi) {
@@ -207,12 +198,10 @@ static uint64_t score_further_keys(const vkmha_reference *reference, const vkmha
         const uint64_t group = layer->num_heads / layer->num_kv_heads;
         const uint64_t query_row = (uint64_t)row->item->first_query_row + row->i;
         double slack;
-        double score = scaled_product(
+        double score = vkmha_reference_product(
             reference, vkmha_values_at(&reference->query, query_row, row->h),
             vkmha_values_at(&reference->key, reference->bias_row, row->h / group), &slack);
-        if (layer->softcap > 0.0f) {
-            score = cap_score((double)layer->softcap, score, &slack);
-        }
+        score = vkmha_reference_cap(layer, score, &slack);
         if (score < -(double)FLT_MAX) {
             score = vkmha_mask_score(score, 0.0, &slack);
         }
@@ -235,39 +224,46 @@ static uint64_t score_further_keys(const vkmha_reference *reference, const vkmha
 
 /* ---- Softmax --------------------------------------------------------------------------------- */
 
-/* Each further key may rescale the sums once more. */
-static double rescales_of(const vkmha_reference *reference, uint64_t count)
+/* A term is rounded once for each other term. */
+double vkmha_reference_terms(const vkmha_reference *reference, uint64_t total)
 {
-    return vkmha_longest(reference->chains.rescale, count) + VKMHA_FURTHER_KEYS;
+    return fmin(vkmha_longest(reference->chains.value, total) + VKMHA_FURTHER_KEYS, (double)total);
+}
+
+/* Each further key may rescale the sums once more. */
+double vkmha_reference_rescales(const vkmha_reference *reference, uint64_t total)
+{
+    return vkmha_longest(reference->chains.rescale, total) + VKMHA_FURTHER_KEYS;
 }
 
 /*
  * Weights of the keys, not normalised, in truth and in a kernel, whose exponents are off by its
- * scores and its exponentials. Returns the weights' sum; *least is what a kernel's is at least.
+ * scores and its exponentials. count and total are there.
  */
-static double weigh_keys(const vkmha_reference *reference, uint64_t count, double *least)
+static void weigh_keys(const vkmha_reference *reference, vkmha_row_sums *sums)
 {
     const vkmha_scratch *scratch = &reference->scratch;
-    double maximum = -INFINITY;
-    double ceiling = -INFINITY;
-    for (uint64_t n = 0; n < count; n++) {
-        maximum = fmax(maximum, scratch->score[n]);
-        ceiling = fmax(ceiling, scratch->score[n] + scratch->slack[n]);
+    const double rescales = vkmha_reference_rescales(reference, sums->total);
+    sums->maximum = sums->floor = sums->ceiling = -INFINITY;
+    for (uint64_t n = 0; n < sums->total; n++) {
+        sums->maximum = fmax(sums->maximum, scratch->score[n]);
+        sums->floor = fmax(sums->floor, scratch->score[n] - scratch->slack[n]);
+        sums->ceiling = fmax(sums->ceiling, scratch->score[n] + scratch->slack[n]);
     }
-    const double exponentials = 1.0 + rescales_of(reference, count);
-    double sum = 0.0;
-    *least = 0.0;
-    for (uint64_t n = 0; n < count; n++) {
-        const double exponent = scratch->score[n] - maximum;
-        const double distance = ceiling - scratch->score[n] + scratch->slack[n];
-        const double off = scratch->slack[n] + vkmha_exp_error(distance, exponentials);
+    sums->exponentials = 1.0 + rescales;
+    sums->rounding = vkmha_rounding_error(vkmha_reference_terms(reference, sums->total) + rescales);
+    sums->sum = 0.0;
+    sums->least = 0.0;
+    for (uint64_t n = 0; n < sums->total; n++) {
+        const double exponent = scratch->score[n] - sums->maximum;
+        const double distance = sums->ceiling - scratch->score[n] + scratch->slack[n];
+        const double off = scratch->slack[n] + vkmha_exp_error(distance, sums->exponentials);
         scratch->weight[n] = exp(exponent);
         /* Kept finite: what a weight can do is limited by the values' range anyway. */
         scratch->most[n] = exp(fmin(exponent + off, 700.0)) + VKMHA_FLUSH;
-        sum += scratch->weight[n];
-        *least += fmax(exp(exponent - off) - VKMHA_FLUSH, 0.0);
+        sums->sum += scratch->weight[n];
+        sums->least += fmax(exp(exponent - off) - VKMHA_FLUSH, 0.0);
     }
-    return sum;
 }
 
 /*
@@ -279,7 +275,26 @@ static double weigh_keys(const vkmha_reference *reference, uint64_t count, doubl
  *
  * never by more than max_j |v'_j - o|. Then both sums are rounded, and divided.
  */
-static void average_values(const vkmha_reference *reference, uint64_t h, uint64_t count,
+double vkmha_reference_average_bound(const vkmha_reference *reference, const vkmha_row_sums *sums,
+                                     const vkmha_spread *spread, double average)
+{
+    /* Weights are of one sign, and small ones may vanish in the sum one like the other: nothing is
+     * random here. A term is rounded once for each other term, and again by each rescale. */
+    const double rescales = vkmha_reference_rescales(reference, sums->total);
+    const double value_error =
+        vkmha_rounding_error(vkmha_reference_terms(reference, sums->total) + rescales + 1.0);
+    const double weight_error = sums->rounding;
+    const double size = vkmha_limited_ratio(spread->magnitude, sums->least, spread->largest);
+    const double moved = vkmha_limited_ratio(spread->moved, sums->least, spread->farthest);
+    const double rounded = (value_error * size + weight_error * fmin(size, fabs(average) + moved)) /
+                           (1.0 - weight_error);
+    const double flushed = VKMHA_FLUSH * ((double)sums->total + rescales + 2.0);
+    /* A division within 2.5 ULP, or a reciprocal so exact and a product. */
+    const double divided = 6.0 * VKMHA_UNIT * (fabs(average) + moved + rounded);
+    return isfinite(average) ? moved + rounded + divided + flushed : INFINITY;
+}
+
+static void average_values(const vkmha_reference *reference, uint64_t h, const vkmha_row_sums *sums,
                            double *average, double *bound)
 {
     const vkmha_scratch *scratch = &reference->scratch;
@@ -287,9 +302,7 @@ static void average_values(const vkmha_reference *reference, uint64_t h, uint64_
     const uint32_t v_head_dim = reference->layer->v_head_dim;
     const uint64_t group = reference->layer->num_heads / reference->layer->num_kv_heads;
     memset(average, 0, v_head_dim * sizeof(double));
-    double least;
-    const double sum = weigh_keys(reference, count, &least);
-    for (uint64_t n = 0; n < count; n++) {
+    for (uint64_t n = 0; n < sums->total; n++) {
         const double *value = values->value + vkmha_values_at(values, scratch->row[n], h / group);
         const double weight = scratch->weight[n];
         for (uint32_t d = 0; d < v_head_dim; d++) {
@@ -297,62 +310,30 @@ static void average_values(const vkmha_reference *reference, uint64_t h, uint64_
         }
     }
     for (uint32_t d = 0; d < v_head_dim; d++) {
-        average[d] /= sum;
-        scratch->moved[d] = 0.0;
-        scratch->farthest[d] = 0.0;
-        scratch->magnitude[d] = 0.0;
-        scratch->largest[d] = 0.0;
+        average[d] /= sums->sum;
+        scratch->spread[d] = (vkmha_spread){0};
     }
-    for (uint64_t n = 0; n < count; n++) {
+    for (uint64_t n = 0; n < sums->total; n++) {
         const uint64_t row = vkmha_values_at(values, scratch->row[n], h / group);
         const double most = scratch->most[n];
         const double excess = most - scratch->weight[n];
         for (uint32_t d = 0; d < v_head_dim; d++) {
+            vkmha_spread *spread = &scratch->spread[d];
             const double off = values->bound[row + d];
             const double distance = fabs(values->value[row + d] - average[d]);
             const double size = fabs(values->value[row + d]) + off;
-            scratch->moved[d] += excess * distance + most * off;
-            scratch->magnitude[d] += most * size;
-            if (scratch->farthest[d] < distance + off) {
-                scratch->farthest[d] = distance + off;
+            spread->moved += excess * distance + most * off;
+            spread->magnitude += most * size;
+            if (spread->farthest < distance + off) {
+                spread->farthest = distance + off;
             }
-            if (scratch->largest[d] < size) {
-                scratch->largest[d] = size;
+            if (spread->largest < size) {
+                spread->largest = size;
             }
         }
     }
-    /* Weights are of one sign, and small ones may vanish in the sum one like the other: nothing is
-     * random here. A term is rounded once for each other term, and again by each rescale. */
-    const double rescales = rescales_of(reference, count);
-    const double terms =
-        fmin(vkmha_longest(reference->chains.value, count) + VKMHA_FURTHER_KEYS, (double)count);
-    const double value_error = vkmha_rounding_error(terms + rescales + 1.0);
-    const double weight_error = vkmha_rounding_error(terms + rescales);
     for (uint32_t d = 0; d < v_head_dim; d++) {
-        const double size = vkmha_limited_ratio(scratch->magnitude[d], least, scratch->largest[d]);
-        const double moved = vkmha_limited_ratio(scratch->moved[d], least, scratch->farthest[d]);
-        const double rounded =
-            (value_error * size + weight_error * fmin(size, fabs(average[d]) + moved)) /
-            (1.0 - weight_error);
-        const double flushed = VKMHA_FLUSH * ((double)count + rescales + 2.0);
-        /* A division within 2.5 ULP, or a reciprocal so exact and a product. */
-        const double divided = 6.0 * VKMHA_UNIT * (fabs(average[d]) + moved + rounded);
-        bound[d] = isfinite(average[d]) ? moved + rounded + divided + flushed : INFINITY;
-    }
-}
-
-/* One query's softmax weights, 0 for keys that are not allowed; `total` with the further keys. */
-static void write_weights(const vkmha_reference *reference, uint64_t count, uint64_t total,
-                          double *weights)
-{
-    const vkmha_scratch *scratch = &reference->scratch;
-    memset(weights, 0, reference->sizes.all_keys * sizeof(double));
-    double sum = 0.0;
-    for (uint64_t n = 0; n < total; n++) {
-        sum += scratch->weight[n];
-    }
-    for (uint64_t n = 0; n < count; n++) {
-        weights[scratch->key[n]] = scratch->weight[n] / sum;
+        bound[d] = vkmha_reference_average_bound(reference, sums, &scratch->spread[d], average[d]);
     }
 }
 
@@ -378,40 +359,48 @@ static void apply_gate(double gate, uint32_t features, double *values, double *b
     }
 }
 
-static void attend_row(const vkmha_reference *reference, const vkmha_row *row)
+/* The result of a row of `sums`. */
+static void finish_row(const vkmha_reference *reference, const vkmha_row *row,
+                       const vkmha_row_sums *sums)
 {
     const vkmha_layer_params *layer = reference->layer;
     const uint64_t at = vkmha_values_at(&reference->attention,
                                         (uint64_t)row->item->first_query_row + row->i, row->h);
     double *values = reference->attention.value + at;
     double *bound = reference->attention.bound + at;
-    const uint64_t count = score_keys(reference, row);
     /* Without a key the result is exactly zero: neither the slot of zeros nor a sink has a value.
      */
-    const bool has_keys = count > 0 || layer->bias_k;
-    const uint64_t total = has_keys ? score_further_keys(reference, row, count) : 0;
-    if (has_keys) {
-        average_values(reference, row->h, total, values, bound);
-        if (reference->plan->has_head_gates) {
-            apply_gate(gate_of(reference, row->b, row->h), layer->v_head_dim, values, bound);
-        }
-    } else {
+    if (sums->count == 0 && !layer->bias_k) {
         memset(values, 0, layer->v_head_dim * sizeof(double));
         memset(bound, 0, layer->v_head_dim * sizeof(double));
+        return;
     }
-    if (reference->weights) {
-        const uint64_t rows = (row->b * layer->num_heads + row->h) * reference->plan->query_len;
-        write_weights(reference, count, total,
-                      reference->weights + (rows + row->i) * reference->sizes.all_keys);
+    average_values(reference, row->h, sums, values, bound);
+    if (reference->plan->has_head_gates) {
+        apply_gate(gate_of(reference, row->b, row->h), layer->v_head_dim, values, bound);
     }
+}
+
+static void attend_row(const vkmha_reference *reference, const vkmha_row *row)
+{
+    vkmha_row_sums sums = {0};
+    const bool is_there = row->i < (uint64_t)row->item->query_length;
+    if (is_there) {
+        sums.count = score_keys(reference, row);
+        sums.total = score_further_keys(reference, row, sums.count);
+        weigh_keys(reference, &sums);
+        finish_row(reference, row, &sums);
+    }
+    vkmha_reference_tell_row(reference, row, &sums);
 }
 
 void vkmha_reference_attend(const vkmha_reference *reference)
 {
+    vkmha_reference_tell_nothing(reference);
     for (uint64_t b = 0; b < reference->plan->batch_size; b++) {
         const vkmha_item item = vkmha_plan_item(reference->plan, reference->inputs, 0, b);
         for (uint64_t h = 0; h < reference->layer->num_heads; h++) {
-            for (uint64_t i = 0; i < (uint64_t)item.query_length; i++) {
+            for (uint64_t i = 0; i < reference->plan->query_len; i++) {
                 const vkmha_row row = {
                     .item = &item,
                     .b = b,

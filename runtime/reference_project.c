@@ -28,11 +28,8 @@ typedef struct vkmha_project_tile {
     double feature_size[TILE_FEATURES];         /* of the weights' */
 } vkmha_project_tile;
 
-static uint64_t row_start(const vkmha_feature_rows *input, uint64_t row, uint64_t columns)
+static uint64_t row_start(const vkmha_feature_rows *input, uint64_t row)
 {
-    if (input->value) {
-        return row * columns;
-    }
     return row / input->rows_per_batch * input->batch_stride +
            row % input->rows_per_batch * input->row_stride;
 }
@@ -41,7 +38,7 @@ static void load_tile(vkmha_project_tile *tile, const vkmha_feature_rows *input,
                       const vkmha_matrix *weight, uint64_t first_feature, uint64_t first_depth)
 {
     for (uint32_t r = 0; r < tile->rows; r++) {
-        const uint64_t row = row_start(input, first_row + r, weight->columns) + first_depth;
+        const uint64_t row = row_start(input, first_row + r) + first_depth;
         for (uint32_t k = 0; k < tile->depth; k++) {
             tile->input[r][k] =
                 input->value ? input->value[row + k] : (double)input->exact[row + k];

@@ -585,4 +585,9 @@ Test(compare, fails_what_is_not_finite)
     vkmha_comparison comparison;
     vkmha_compare(&infinite, &broken[1], &(double){1.0}, 1, &comparison);
     cr_assert(!comparison.passed);
+    /* A bound of 0 asks for it. */
+    vkmha_compare(&infinite, &broken[1], &(double){0.0}, 1, &comparison);
+    cr_assert(comparison.passed && comparison.max_abs == 0.0 && comparison.rms_ratio == 0.0);
+    vkmha_compare(&infinite, &broken[2], &(double){0.0}, 1, &comparison);
+    cr_assert(!comparison.passed);
 }

@@ -39,9 +39,9 @@ typedef struct vkmha_reference_outputs {
     double *statistics_bound;
     double *key_mass;
     double *key_mass_bound;
-    double *contributions;
+    double *contributions; /* not with attention_only */
     double *contributions_bound;
-    double *gate_gradients; /* needs inputs.output_gradient */
+    double *gate_gradients; /* needs the plan's has_gate_gradients */
     double *gate_gradients_bound;
     double *present_key;  /* as vkmha_outputs; with or without has_present. Not with is_packed or a cache. */
     double *present_key_bound;

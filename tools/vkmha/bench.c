@@ -144,38 +144,10 @@ static vkmha_status make_problem(const bench_shape *shape, vkmha_pool *pool, vkm
 
 /* ---- Timing -------------------------------------------------------------------------------- */
 
-static int compare_times(const void *a, const void *b)
-{
-    const uint64_t left = *(const uint64_t *)a;
-    const uint64_t right = *(const uint64_t *)b;
-    return (left > right) - (left < right);
-}
-
-/* times: [stage][run] */
-static vkmha_status time_runs(const vkmha_trial *trial, const vkmha_problem *problem, uint64_t runs,
-                              float *output, uint64_t *times, vkmha_error *error)
-{
-    for (uint64_t run = 0; run < runs; run++) {
-        uint64_t stage_ns[VKMHA_NUM_STAGES] = {0};
-        const vkmha_outputs outputs = {.output = output, .stage_ns = stage_ns};
-        const vkmha_status status = vkmha_run(trial->plan, &problem->inputs, &outputs, error);
-        if (status != VKMHA_OK) {
-            return status;
-        }
-        for (uint32_t stage = 0; stage < VKMHA_NUM_STAGES; stage++) {
-            times[stage * runs + run] = stage_ns[stage];
-        }
-    }
-    for (uint32_t stage = 0; stage < VKMHA_NUM_STAGES; stage++) {
-        qsort(times + stage * runs, runs, sizeof(uint64_t), compare_times);
-    }
-    return VKMHA_OK;
-}
-
 static void tell_stage(uint32_t stage, const vkmha_stage_info *info, const uint64_t *times,
                        uint64_t runs, double peak, bench_base *base, cJSON *rows)
 {
-    const double median = 0.5 * ((double)times[(runs - 1) / 2] + (double)times[runs / 2]);
+    const double median = vkmha_trial_median(times, runs);
     const double spread =
         median > 0.0 ? ((double)times[runs - 1] - (double)times[0]) / median : 0.0;
     const double flops = median > 0.0 ? 2e9 * (double)info->work / median : 0.0;
@@ -258,7 +230,7 @@ static vkmha_status bench_pair(const bench_options *options, const bench_shape *
         goto done;
     }
     if (status == VKMHA_OK) {
-        status = time_runs(&trial, problem, options->runs, results.output, times, error);
+        status = vkmha_trial_time(&trial, problem, options->runs, results.output, times, error);
     }
     for (uint32_t stage = 0; status == VKMHA_OK && stage < VKMHA_NUM_STAGES; stage++) {
         const uint32_t count = stage == VKMHA_STAGE_ATTENTION ? attentions->count : projects->count;

@@ -13,6 +13,9 @@ static const char usage[] =
     "  check   cases or random shapes: device against reference and expected values\n"
     "  bench   checks, then times each kernel\n"
     "  demo    one case with what it computes: times, errors, strongest attention\n"
+    "  ablate  the importance of each head, and the output without heads\n"
+    "  noise   a head full of noise: kept, weighed down, removed\n"
+    "  prune   writes a checkpoint without heads, proves it and times it\n"
     "\n"
     "vkmha COMMAND --help tells about a command; vkmha --version about the library.\n"
     "Exit status: 0 right, 1 a check failed, 2 wrong use, 3 no usable device.\n"
@@ -27,7 +30,9 @@ static int run_command(int argc, char **argv)
     } commands[] = {
         {"info", vkmha_command_info},   {"run", vkmha_command_run},
         {"check", vkmha_command_check}, {"bench", vkmha_command_bench},
-        {"demo", vkmha_command_demo},
+        {"demo", vkmha_command_demo},   {"ablate", vkmha_command_ablate},
+        {"noise", vkmha_command_noise},
+        {"prune", vkmha_command_prune},
     };
     if (argc < 2) {
         fputs(usage, stderr);

@@ -42,16 +42,8 @@ static const char usage[] =
     "                    --set window_left=128 --set softcap=50 -o attended.safetensors\n";
 
 typedef struct run_options {
-    const char *weights;
-    const char *prefix;
-    const char *input;
-    const char *key;
-    const char *value;
-    const char *tensors;
+    vkmha_run_options shared;
     const char *output;
-    const char *device_choice;
-    vkmha_settings settings;
-    bool is_json;
 } run_options;
 
 static void print_help(void)
@@ -68,31 +60,6 @@ static void print_help(void)
 
 /* ---- The problem --------------------------------------------------------------------------- */
 
-static vkmha_status open_files(const run_options *options, vkmha_run_state *run)
-{
-    const struct {
-        const char *path;
-        vkmha_run_file *file;
-    } files[] = {
-        {options->input, &run->input},
-        {options->key, &run->key},
-        {options->value, &run->value},
-        {options->tensors, &run->tensors},
-    };
-    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-        if (!files[i].path) {
-            continue;
-        }
-        files[i].file->path = files[i].path;
-        const vkmha_status status =
-            vkmha_file_open(files[i].path, NULL, &files[i].file->file, run->error);
-        if (status != VKMHA_OK) {
-            return status;
-        }
-    }
-    return VKMHA_OK;
-}
-
 static bool is_safetensors(const char *path)
 {
     static const char suffix[] = ".safetensors";
@@ -104,39 +71,11 @@ static bool is_safetensors(const char *path)
 static vkmha_status load_problem(const run_options *options, const vkmha_file *weights,
                                  vkmha_run_state *run)
 {
-    const vkmha_problem *given = &options->settings.values;
-    vkmha_problem *problem = &run->problem;
-    vkmha_status status = VKMHA_OK;
-    if (weights) {
-        const vkmha_checkpoint_params checkpoint = {
-            .prefix = options->prefix,
-            .num_heads = given->layer.num_heads,
-            .num_kv_heads = given->layer.num_kv_heads,
-            .head_dim = given->layer.head_dim,
-        };
-        status = vkmha_checkpoint_layer(weights, &checkpoint, &problem->layer, run->error);
-    } else {
-        problem->layer.attention_only = true;
-    }
-    /* The inputs' dimensions are read by it. */
-    problem->plan.layout = given->plan.layout;
-    if (status == VKMHA_OK) {
-        status = vkmha_run_load_inputs(run);
-    }
-    const vkmha_problem before = *problem;
-    if (status == VKMHA_OK) {
-        status = vkmha_settings_apply(&options->settings, problem, run->error);
-    }
-    if (status == VKMHA_OK) {
-        status = vkmha_run_check_heads(run, &before);
-    }
-    if (status == VKMHA_OK) {
-        status = vkmha_run_load_tensors(run);
-    }
-    if (status == VKMHA_OK && problem->plan.has_present && !is_safetensors(options->output)) {
-        status = vkmha_tool_fail(run->error, VKMHA_ERROR_INVALID_ARGUMENT,
-                                 "-o %s: the setting present needs a .safetensors file",
-                                 options->output);
+    const vkmha_status status = vkmha_run_load(&options->shared, weights, run);
+    if (status == VKMHA_OK && run->problem.plan.has_present && !is_safetensors(options->output)) {
+        return vkmha_tool_fail(run->error, VKMHA_ERROR_INVALID_ARGUMENT,
+                               "-o %s: the setting present needs a .safetensors file",
+                               options->output);
     }
     return status;
 }
@@ -150,7 +89,7 @@ static int tell(const run_options *options, const vkmha_device *device, const vk
     vkmha_device_info info;
     vkmha_device_get_info(device, &info);
     cJSON *document = NULL;
-    if (options->is_json) {
+    if (options->shared.is_json) {
         document = cJSON_CreateObject();
         vkmha_json_device(document, &info);
         cJSON_AddStringToObject(document, "output", options->output);
@@ -162,7 +101,7 @@ static int tell(const run_options *options, const vkmha_device *device, const vk
         if (!kernel) {
             continue;
         }
-        if (options->is_json) {
+        if (options->shared.is_json) {
             cJSON *stage = cJSON_AddObjectToObject(document, stages[i]);
             cJSON_AddStringToObject(stage, "kernel", kernel);
             if (trial->has_times) {
@@ -175,7 +114,7 @@ static int tell(const run_options *options, const vkmha_device *device, const vk
             printf("%-10s %s\n", stages[i], kernel);
         }
     }
-    if (options->is_json) {
+    if (options->shared.is_json) {
         return vkmha_print_json(document, VKMHA_EXIT_RIGHT);
     }
     printf("wrote %s\n", options->output);
@@ -211,14 +150,6 @@ static vkmha_status write_results(const run_options *options, vkmha_run_state *r
                            run->error);
 }
 
-static void close_files(vkmha_run_state *run)
-{
-    vkmha_file_close(run->input.file);
-    vkmha_file_close(run->key.file);
-    vkmha_file_close(run->value.file);
-    vkmha_file_close(run->tensors.file);
-}
-
 static int run_layer(const run_options *options)
 {
     vkmha_error error = {0};
@@ -227,16 +158,13 @@ static int run_layer(const run_options *options)
     vkmha_run_state run = {.error = &error};
     vkmha_trial trial = {0};
     vkmha_results results = {0};
-    vkmha_status status =
-        options->weights ? vkmha_file_open(options->weights, NULL, &weights, &error) : VKMHA_OK;
-    if (status == VKMHA_OK) {
-        status = open_files(options, &run);
-    }
+    const char *path = options->shared.weights;
+    vkmha_status status = path ? vkmha_file_open(path, NULL, &weights, &error) : VKMHA_OK;
     if (status == VKMHA_OK) {
         status = load_problem(options, weights, &run);
     }
     if (status == VKMHA_OK) {
-        status = vkmha_open_device(options->device_choice, &device, &error);
+        status = vkmha_open_device(options->shared.device_choice, &device, &error);
     }
     if (status == VKMHA_OK) {
         const vkmha_plan_params *plan = &run.problem.plan;
@@ -254,150 +182,45 @@ static int run_layer(const run_options *options)
     vkmha_trial_finish(&trial);
     vkmha_pool_finish(&run.pool);
     vkmha_device_destroy(device);
-    close_files(&run);
+    vkmha_run_close(&run);
     vkmha_file_close(weights);
     return code;
 }
 
 /* ---- The command --------------------------------------------------------------------------- */
 
-enum {
-    WEIGHTS = 256,
-    PREFIX,
-    INPUT,
-    KEY,
-    VALUE,
-    TENSORS,
-    LAYER,
-    SET,
-    HEADS,
-    KV_HEADS,
-    HEAD_DIM,
-    CAUSAL,
-    DEVICE,
-    JSON,
-};
-
-/* Settings on the command line, whatever their order, take the place of the file's. */
-static vkmha_status take_setting(run_options *options, int option, const char *value,
-                                 vkmha_error *error)
-{
-    static const struct {
-        int option;
-        const char *text;
-        const char *name;
-    } names[] = {
-        {HEADS, "--num-heads", "num_heads"},
-        {KV_HEADS, "--num-kv-heads", "num_kv_heads"},
-        {HEAD_DIM, "--head-dim", "head_dim"},
-        {CAUSAL, "--causal", "causal"},
-    };
-    if (option == SET) {
-        return vkmha_settings_assign(&options->settings, value, error);
-    }
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (names[i].option == option) {
-            return vkmha_settings_set(&options->settings, names[i].text, names[i].name, value,
-                                      error);
-        }
-    }
-    return VKMHA_OK;
-}
-
 static const struct option known[] = {
-    {"weights", required_argument, NULL, WEIGHTS},
-    {"prefix", required_argument, NULL, PREFIX},
-    {"input", required_argument, NULL, INPUT},
-    {"key", required_argument, NULL, KEY},
-    {"value", required_argument, NULL, VALUE},
-    {"tensors", required_argument, NULL, TENSORS},
-    {"layer", required_argument, NULL, LAYER},
-    {"set", required_argument, NULL, SET},
+    VKMHA_RUN_KNOWN,
     {"output", required_argument, NULL, 'o'},
-    {"num-heads", required_argument, NULL, HEADS},
-    {"num-kv-heads", required_argument, NULL, KV_HEADS},
-    {"head-dim", required_argument, NULL, HEAD_DIM},
-    {"causal", required_argument, NULL, CAUSAL},
-    {"device", required_argument, NULL, DEVICE},
-    {"json", no_argument, NULL, JSON},
-    {"help", no_argument, NULL, 'h'},
     {NULL, 0, NULL, 0},
 };
 
-/* is_first: the layer's file alone is read, since the other settings replace its own. */
-static int read_options(int argc, char **argv, bool is_first, run_options *options)
+/* -o is the only option of its own. */
+static bool take_output(void *command, int option, const char *value)
 {
-    vkmha_error error = {0};
-    int option;
-    optind = 1;
-    while ((option = vkmha_next_option(argc, argv, ":o:h", known)) != -1) {
-        vkmha_status status = VKMHA_OK;
-        switch (option) {
-        case WEIGHTS:
-            options->weights = optarg;
-            break;
-        case PREFIX:
-            options->prefix = optarg;
-            break;
-        case INPUT:
-            options->input = optarg;
-            break;
-        case KEY:
-            options->key = optarg;
-            break;
-        case VALUE:
-            options->value = optarg;
-            break;
-        case TENSORS:
-            options->tensors = optarg;
-            break;
-        case 'o':
-            options->output = optarg;
-            break;
-        case DEVICE:
-            options->device_choice = optarg;
-            break;
-        case JSON:
-            options->is_json = true;
-            break;
-        case 'h':
-            print_help();
-            return -1;
-        case LAYER:
-            status = is_first ? vkmha_settings_load(&options->settings, optarg, &error) : VKMHA_OK;
-            break;
-        case '?':
-            return VKMHA_EXIT_MISUSE;
-        default:
-            status = is_first ? VKMHA_OK : take_setting(options, option, optarg, &error);
-            break;
-        }
-        if (status != VKMHA_OK) {
-            return vkmha_tool_report(&error);
-        }
-    }
-    if (optind < argc) {
-        return vkmha_tool_misuse("run takes no argument \"%s\"", argv[optind]);
-    }
-    return VKMHA_EXIT_RIGHT;
+    run_options *options = command;
+    options->output = option == 'o' ? value : options->output;
+    return true;
 }
 
 int vkmha_command_run(int argc, char **argv)
 {
     run_options options = {0};
-    int code = read_options(argc, argv, true, &options);
-    if (code == VKMHA_EXIT_RIGHT) {
-        code = read_options(argc, argv, false, &options);
-    }
-    if (code == VKMHA_EXIT_RIGHT) {
-        if (!options.input || !options.output) {
+    const vkmha_run_reader reader = {":o:h", known, &options.shared, take_output, &options};
+    int code = vkmha_run_read(argc, argv, &reader);
+    if (code < 0) {
+        print_help();
+    } else if (code == VKMHA_EXIT_RIGHT) {
+        if (optind < argc) {
+            code = vkmha_tool_misuse("run takes no argument \"%s\"", argv[optind]);
+        } else if (!options.shared.input || !options.output) {
             code = vkmha_tool_misuse("run needs --input and -o; see vkmha run --help");
-        } else if (options.prefix && !options.weights) {
+        } else if (options.shared.prefix && !options.shared.weights) {
             code = vkmha_tool_misuse("--prefix needs --weights");
         } else {
             code = run_layer(&options);
         }
     }
-    vkmha_settings_finish(&options.settings);
+    vkmha_settings_finish(&options.shared.settings);
     return code < 0 ? VKMHA_EXIT_RIGHT : code;
 }

@@ -1,12 +1,10 @@
 #include "run.h"
+#include "writer.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <string.h>
 
 enum {
     MAX_HEADER = 4096,
-    MAX_TRIES = 100,
 };
 
 static uint64_t count_of(const vkmha_named_tensor *tensor)
@@ -46,51 +44,18 @@ static size_t make_header(const vkmha_named_tensor *tensors, uint32_t count, cha
     return length;
 }
 
-/* errno tells why it is false. */
-static bool write_all(FILE *stream, const vkmha_named_tensor *tensors, uint32_t count)
-{
-    char header[MAX_HEADER];
-    const size_t length = make_header(tensors, count, header);
-    bool is_written = fwrite(header, 1, length, stream) == length;
-    for (uint32_t i = 0; is_written && i < count; i++) {
-        const size_t size = (size_t)count_of(&tensors[i]);
-        is_written = size == 0 || fwrite(tensors[i].values, sizeof(float), size, stream) == size;
-    }
-    return is_written && fflush(stream) == 0;
-}
-
 vkmha_status vkmha_run_write(const char *path, const vkmha_named_tensor *tensors, uint32_t count,
                              vkmha_error *error)
 {
-    char temporary[4096];
-    FILE *stream = NULL;
-    if (strlen(path) > sizeof(temporary) - sizeof(".part99")) {
-        return vkmha_tool_fail(error, VKMHA_ERROR_FILE, "%.100s...: the path is too long", path);
-    }
-    /* The first free name beside the file: others may be another writer's. */
-    for (uint32_t i = 0; i < MAX_TRIES && !stream; i++) {
-        snprintf(temporary, sizeof(temporary), "%s.part%" PRIu32, path, i);
-        stream = fopen(temporary, "wbx");
-        if (!stream && errno != EEXIST) {
-            break;
+    vkmha_writer writer;
+    vkmha_status status = vkmha_writer_open(path, &writer, error);
+    if (status == VKMHA_OK) {
+        char header[MAX_HEADER];
+        fwrite(header, 1, make_header(tensors, count, header), writer.stream);
+        for (uint32_t i = 0; i < count; i++) {
+            fwrite(tensors[i].values, sizeof(float), (size_t)count_of(&tensors[i]), writer.stream);
         }
+        status = vkmha_writer_commit(&writer, error);
     }
-    if (!stream) {
-        return vkmha_tool_fail(error, VKMHA_ERROR_FILE, "%s: %s", path, strerror(errno));
-    }
-    bool is_written = write_all(stream, tensors, count);
-    int reason = errno;
-    if (fclose(stream) != 0 && is_written) {
-        is_written = false;
-        reason = errno;
-    }
-    if (is_written && rename(temporary, path) != 0) {
-        is_written = false;
-        reason = errno;
-    }
-    if (!is_written) {
-        remove(temporary);
-        return vkmha_tool_fail(error, VKMHA_ERROR_FILE, "%s: %s", path, strerror(reason));
-    }
-    return VKMHA_OK;
+    return status;
 }

@@ -1,6 +1,7 @@
 #include "verify.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -164,4 +165,36 @@ vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *prob
         results->is_overrun = results->is_overrun || !has_guard(*others[i].values, others[i].count);
     }
     return VKMHA_OK;
+}
+
+static int compare_times(const void *a, const void *b)
+{
+    const uint64_t left = *(const uint64_t *)a;
+    const uint64_t right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+vkmha_status vkmha_trial_time(const vkmha_trial *trial, const vkmha_problem *problem, uint64_t runs,
+                              float *output, uint64_t *times, vkmha_error *error)
+{
+    for (uint64_t run = 0; run < runs; run++) {
+        uint64_t stage_ns[VKMHA_NUM_STAGES] = {0};
+        const vkmha_outputs outputs = {.output = output, .stage_ns = stage_ns};
+        const vkmha_status status = vkmha_run(trial->plan, &problem->inputs, &outputs, error);
+        if (status != VKMHA_OK) {
+            return status;
+        }
+        for (uint32_t stage = 0; stage < VKMHA_NUM_STAGES; stage++) {
+            times[stage * runs + run] = stage_ns[stage];
+        }
+    }
+    for (uint32_t stage = 0; stage < VKMHA_NUM_STAGES; stage++) {
+        qsort(times + stage * runs, runs, sizeof(uint64_t), compare_times);
+    }
+    return VKMHA_OK;
+}
+
+double vkmha_trial_median(const uint64_t *times, uint64_t runs)
+{
+    return 0.5 * ((double)times[(runs - 1) / 2] + (double)times[runs / 2]);
 }

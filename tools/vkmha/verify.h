@@ -43,6 +43,13 @@ vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *prob
                              bool wants_stages, vkmha_pool *pool, vkmha_results *results,
                              vkmha_error *error);
 
+/* Runs it `runs` times more, on a device with timestamps. times: [stage][run], ascending. */
+vkmha_status vkmha_trial_time(const vkmha_trial *trial, const vkmha_problem *problem, uint64_t runs,
+                              float *output, uint64_t *times, vkmha_error *error);
+
+/* Of one stage's times. */
+double vkmha_trial_median(const uint64_t *times, uint64_t runs);
+
 /* ---- Judging ------------------------------------------------------------------------------- */
 
 /* Names of a tensor's dimensions: "bihd" is [batch, query, head, feature]. */
