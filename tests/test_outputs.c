@@ -286,8 +286,8 @@ static void shapes(const vkmha_test_target *target)
     chosen.num_chosen_heads = 2;
     chosen.chosen_queries = queries;
     chosen.num_chosen_queries = 5;
-    vkmha_plan_params narrow = {.batch_size = 1, .query_len = 3, .key_len = 2100};
-    vkmha_plan_params cut = {.batch_size = 1, .query_len = 200, .key_len = 1300};
+    vkmha_plan_params narrow = {.batch_size = 1, .query_len = 2, .key_len = 2100};
+    vkmha_plan_params cut = {.batch_size = 1, .query_len = 40, .key_len = 1100};
     cut.max_work_per_dispatch = 1;
     check(target, &plain, &square, NULL);
     check(target, &plain, &causal, NULL);

@@ -89,6 +89,62 @@ static vkmha_status read_sizes(vkmha_loader *load)
 
 /* ---- What is asked ------------------------------------------------------------------------- */
 
+/* Keys, then those of add_bias_kv and add_zero_attn. */
+static vkmha_status count_columns(const vkmha_loader *load, uint64_t *columns)
+{
+    bool has_bias = false;
+    bool has_zero = false;
+    VKMHA_TRY(vkmha_loader_flag(load, "add_bias_kv", &has_bias));
+    VKMHA_TRY(vkmha_loader_flag(load, "add_zero_attn", &has_zero));
+    *columns = load->past_len + load->key_len + has_bias + has_zero;
+    return VKMHA_OK;
+}
+
+static vkmha_status read_scores_mode(vkmha_loader *load)
+{
+    static const vkmha_scores stages[] = {VKMHA_SCORES_SCALED, VKMHA_SCORES_CAPPED,
+                                          VKMHA_SCORES_MASKED};
+    uint64_t mode = 0;
+    VKMHA_TRY(vkmha_loader_size(load, "scores_mode", "", &mode));
+    if (mode >= sizeof(stages) / sizeof(stages[0])) {
+        return vkmha_loader_refuse(load, "scores_mode", vkmha_loader_text(load, "scores_mode", ""),
+                                   "is not 0, 1 or 2");
+    }
+    load->loaded->scores = stages[mode];
+    return VKMHA_OK;
+}
+
+/* What attention tells besides the output. */
+static vkmha_status read_told(vkmha_loader *load, const char *name, double tolerance)
+{
+    vkmha_case *loaded = load->loaded;
+    uint64_t columns = 0;
+    VKMHA_TRY(count_columns(load, &columns));
+    const uint64_t dims[] = {load->batch_size, load->num_heads, load->query_len, columns};
+    const uint64_t mean_dims[] = {load->batch_size, load->query_len, columns};
+    const struct {
+        const char *name;
+        vkmha_told told;
+        const uint64_t *dims;
+        uint32_t num_dims;
+    } outputs[] = {
+        {"weights", VKMHA_TOLD_WEIGHTS, dims, 4},
+        {"weights_avg", VKMHA_TOLD_MEAN_WEIGHTS, mean_dims, 3},
+        {"scores", VKMHA_TOLD_SCORES, dims, 4},
+    };
+    for (size_t i = 0; i < sizeof(outputs) / sizeof(outputs[0]); i++) {
+        if (strcmp(name, outputs[i].name) == 0) {
+            if (outputs[i].told == VKMHA_TOLD_SCORES) {
+                VKMHA_TRY(read_scores_mode(load));
+            }
+            loaded->told_tolerance[outputs[i].told] = tolerance;
+            return vkmha_loader_floats(load, name, outputs[i].dims, outputs[i].num_dims,
+                                       &loaded->expected_told[outputs[i].told]);
+        }
+    }
+    return vkmha_loader_refuse(load, "outputs", name, "is no output of a case");
+}
+
 static vkmha_status read_output(vkmha_loader *load, const char *name)
 {
     vkmha_case *loaded = load->loaded;
@@ -117,25 +173,7 @@ static vkmha_status read_output(vkmha_loader *load, const char *name)
         const uint64_t dims[] = {load->batch_size, load->num_kv_heads, all_keys, load->v_head_dim};
         return vkmha_loader_floats(load, name, dims, 4, &loaded->expected_present_value);
     }
-    if (strcmp(name, "weights") == 0) {
-        loaded->skips |= 1u << VKMHA_SKIP_WEIGHTS;
-        loaded->weights_tolerance = tolerance;
-        /* The reference leaves the keys of add_bias_kv and add_zero_attn out of its weights. */
-        if (!vkmha_loader_says(load, "add_bias_kv", "false", "false") ||
-            !vkmha_loader_says(load, "add_zero_attn", "false", "false")) {
-            return VKMHA_OK;
-        }
-        const uint64_t dims[] = {load->batch_size, load->num_heads, load->query_len, all_keys};
-        return vkmha_loader_floats(load, name, dims, 4, &loaded->expected_weights);
-    }
-    if (strcmp(name, "weights_avg") == 0) {
-        loaded->skips |= 1u << VKMHA_SKIP_WEIGHTS_AVG;
-    } else if (strcmp(name, "scores") == 0) {
-        loaded->skips |= 1u << VKMHA_SKIP_SCORES;
-    } else {
-        return vkmha_loader_refuse(load, "outputs", name, "is no output of a case");
-    }
-    return VKMHA_OK;
+    return read_told(load, name, tolerance);
 }
 
 static vkmha_status read_outputs(vkmha_loader *load)

@@ -26,8 +26,6 @@ static const char usage[] =
     "  --kernel K      only this row of the kernel table; twice: one for each kind of stage\n"
     "  --json          the result as JSON\n"
     "\n"
-    "Outputs of a case that kernels do not make (weights, scores) are counted by name and not "
-    "compared.\n"
     "Exit status: 0 right, 1 a check failed, 2 wrong use, 3 no usable "
     "device.\n"
     "\n"
@@ -48,12 +46,6 @@ static void print_report(const vkmha_report *report)
         }
         putchar('\n');
     }
-    for (uint32_t i = 0; i < VKMHA_NUM_SKIPS; i++) {
-        if (report->skips[i] > 0) {
-            printf("not compared: %-18s %4" PRIu64 " cases\n", vkmha_skip_name((vkmha_skip)i),
-                   report->skips[i]);
-        }
-    }
     printf("%" PRIu64 " passed, %" PRIu64 " failed, %" PRIu64 " skipped\n", report->passed,
            report->failed, report->skipped);
 }
@@ -65,13 +57,6 @@ static void fill_document(cJSON *document, vkmha_report *report)
         cJSON *row = cJSON_AddObjectToObject(kernels, report->rows[i].name);
         cJSON_AddNumberToObject(row, "runs", (double)report->rows[i].runs);
         cJSON_AddNumberToObject(row, "refused", (double)report->rows[i].unfit);
-    }
-    cJSON *skips = cJSON_AddObjectToObject(document, "not_compared");
-    for (uint32_t i = 0; i < VKMHA_NUM_SKIPS; i++) {
-        if (report->skips[i] > 0) {
-            cJSON_AddNumberToObject(skips, vkmha_skip_name((vkmha_skip)i),
-                                    (double)report->skips[i]);
-        }
     }
     cJSON_AddItemToObject(document, "failures", report->failures);
     report->failures = NULL;

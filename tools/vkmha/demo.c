@@ -1,7 +1,7 @@
 /* vkmha demo: one case with projections, and what it shows. */
 #include "verify.h"
+#include "words.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
@@ -19,57 +19,9 @@ static const char usage[] =
     "\n"
     "example: vkmha demo tests/golden/demo_minilm_layer0.safetensors\n";
 
-enum {
-    MAX_TOKENS = 128,
-    MAX_WORD = 24,
-};
-
 static const char *const stage_names[VKMHA_NUM_STAGES] = {"project", "attention", "output"};
 
 /* ---- Words --------------------------------------------------------------------------------- */
-
-typedef struct sentence {
-    uint64_t batch; /* item of the batch */
-    uint64_t num_tokens;
-    char text[512];
-    char words[MAX_TOKENS][MAX_WORD];
-} sentence;
-
-/* Words and marks between a start and an end token: what a tokenizer makes of plain words. */
-static uint64_t split_words(sentence *of)
-{
-    uint64_t count = 0;
-    snprintf(of->words[count++], MAX_WORD, "[CLS]");
-    const char *at = of->text;
-    while (*at != '\0' && count + 1 < MAX_TOKENS) {
-        if (isspace((unsigned char)*at)) {
-            at++;
-            continue;
-        }
-        size_t length = 0;
-        while (isalnum((unsigned char)at[length])) {
-            length++;
-        }
-        length = length > 0 ? length : 1;
-        snprintf(of->words[count++], MAX_WORD, "%.*s", (int)length, at);
-        at += length;
-    }
-    snprintf(of->words[count++], MAX_WORD, "[SEP]");
-    return count;
-}
-
-/* Sentence b of the list; empty past its end. */
-static void copy_sentence(const char *list, uint64_t b, char *text, size_t size)
-{
-    static const char separator[] = " | ";
-    for (uint64_t i = 0; list && i < b; i++) {
-        const char *next = strstr(list, separator);
-        list = next ? next + strlen(separator) : NULL;
-    }
-    const char *end = list ? strstr(list, separator) : NULL;
-    const size_t length = !list ? 0 : end ? (size_t)(end - list) : strlen(list);
-    snprintf(text, size, "%.*s", (int)length, list ? list : "");
-}
 
 static uint64_t tokens_of(const vkmha_problem *problem, uint64_t b)
 {
@@ -83,27 +35,22 @@ static uint64_t tokens_of(const vkmha_problem *problem, uint64_t b)
     return count;
 }
 
-/* The item with the most tokens; of several, the longest text. */
-static void find_longest(const vkmha_case *loaded, sentence *longest)
+/* The item with the most tokens; of several, the longest text. Returns its number. */
+static uint64_t find_longest(const vkmha_case *loaded, vkmha_sentence *longest)
 {
-    *longest = (sentence){0};
+    uint64_t found = 0;
+    *longest = (vkmha_sentence){0};
     for (uint64_t b = 0; b < loaded->problem.plan.batch_size; b++) {
-        const uint64_t count = tokens_of(&loaded->problem, b);
-        char text[sizeof(longest->text)];
-        copy_sentence(loaded->sentences, b, text, sizeof(text));
-        if (count > longest->num_tokens ||
-            (count == longest->num_tokens && strlen(text) > strlen(longest->text))) {
-            longest->batch = b;
-            longest->num_tokens = count;
-            memcpy(longest->text, text, sizeof(text));
+        vkmha_sentence sentence;
+        vkmha_sentence_read(loaded->sentences, b, tokens_of(&loaded->problem, b), &sentence);
+        if (sentence.num_tokens > longest->num_tokens ||
+            (sentence.num_tokens == longest->num_tokens &&
+             strlen(sentence.text) > strlen(longest->text))) {
+            *longest = sentence;
+            found = b;
         }
     }
-    /* Where the words are not the tokens, numbers stand for them. */
-    if (split_words(longest) != longest->num_tokens) {
-        for (uint64_t i = 0; i < longest->num_tokens && i < MAX_TOKENS; i++) {
-            snprintf(longest->words[i], MAX_WORD, "token %" PRIu64, i);
-        }
-    }
+    return found;
 }
 
 /* ---- Showing ------------------------------------------------------------------------------- */
@@ -113,11 +60,11 @@ static void show_attention(const vkmha_case *loaded, const double *weights, cJSO
     const vkmha_plan_params *plan = &loaded->problem.plan;
     const uint64_t num_heads = loaded->problem.layer.num_heads;
     const uint64_t all_keys = plan->past_len + plan->key_len;
-    sentence longest;
-    find_longest(loaded, &longest);
+    vkmha_sentence longest;
+    const uint64_t b = find_longest(loaded, &longest);
     const uint64_t num_queries =
         longest.num_tokens < plan->query_len ? longest.num_tokens : plan->query_len;
-    if (longest.num_tokens == 0 || longest.num_tokens > MAX_TOKENS || num_queries == 0) {
+    if (longest.num_tokens == 0 || longest.num_tokens > VKMHA_MAX_TOKENS || num_queries == 0) {
         return;
     }
     cJSON *heads = NULL;
@@ -132,7 +79,7 @@ static void show_attention(const vkmha_case *loaded, const double *weights, cJSO
             longest.text);
     }
     for (uint64_t h = 0; h < num_heads; h++) {
-        const double *head = weights + (longest.batch * num_heads + h) * plan->query_len * all_keys;
+        const double *head = weights + (b * num_heads + h) * plan->query_len * all_keys;
         uint64_t query = 0;
         uint64_t key = 0;
         for (uint64_t i = 0; i < num_queries; i++) {

@@ -197,10 +197,13 @@ static void poison(vkmha_filler *fill, const input_set *set)
      */
     const bool is_plain =
         problem->layer.attention_only && !is_query && problem->layer.rope.style == VKMHA_ROPE_NONE;
-    const float junk = is_plain ? 3.0e38f : 1.0e3f;
+    /* Scores that are told of keys that are not allowed must not overflow either, nor be capped. */
+    const bool tells_masked =
+        plan->scores == VKMHA_SCORES_SCALED || plan->scores == VKMHA_SCORES_CAPPED;
+    const float junk = is_plain && !tells_masked ? 3.0e38f : 1.0e3f;
     /* A query that is Inf makes scores that fp32 and double turn into different things. */
     const float values[] = {NAN, junk, NAN, INFINITY, -INFINITY};
-    const uint64_t num_values = is_query ? 2 : sizeof(values) / sizeof(values[0]);
+    const uint64_t num_values = is_query || tells_masked ? 2 : sizeof(values) / sizeof(values[0]);
     for (uint64_t b = 0; b < plan->batch_size; b++) {
         const vkmha_problem_item item = vkmha_problem_sequence(problem, b);
         for (uint64_t j = 0; j < plan->past_len + item.new_keys; j++) {

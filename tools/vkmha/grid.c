@@ -155,6 +155,11 @@ static grid_outcome run_shape(const vkmha_check_options *options, vkmha_report *
     if (status == VKMHA_OK) {
         status = verify_probes(&shape, &results, &pool, &verdict, &error);
     }
+    if (status == VKMHA_OK) {
+        const uint64_t head = vkmha_random_below(&random, shape.problem.layer.num_heads);
+        status = vkmha_verify_gates(options->device, &shape.problem, head, run->project,
+                                    run->attention, &results, &pool, &verdict, &error);
+    }
     if (status == VKMHA_OK && vkmha_random_chance(&random, SAME_PERCENT)) {
         status = vkmha_verify_same(options->device, &random, &shape, run->project, run->attention,
                                    &results, &pool, &verdict, &error);

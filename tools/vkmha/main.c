@@ -13,6 +13,7 @@ static const char usage[] =
     "  check   cases or random shapes: device against reference and expected values\n"
     "  bench   checks, then times each kernel\n"
     "  demo    one case with what it computes: times, errors, strongest attention\n"
+    "  heads   what each head does: a table, attention maps as HTML or PNG\n"
     "  ablate  the importance of each head, and the output without heads\n"
     "  noise   a head full of noise: kept, weighed down, removed\n"
     "  prune   writes a checkpoint without heads, proves it and times it\n"
@@ -31,7 +32,7 @@ static int run_command(int argc, char **argv)
         {"info", vkmha_command_info},   {"run", vkmha_command_run},
         {"check", vkmha_command_check}, {"bench", vkmha_command_bench},
         {"demo", vkmha_command_demo},   {"ablate", vkmha_command_ablate},
-        {"noise", vkmha_command_noise},
+        {"heads", vkmha_command_heads}, {"noise", vkmha_command_noise},
         {"prune", vkmha_command_prune},
     };
     if (argc < 2) {

@@ -160,13 +160,3 @@ void vkmha_span_copy(const vkmha_span *from, const float *values, const vkmha_sp
         }
     }
 }
-
-const char *vkmha_skip_name(vkmha_skip skip)
-{
-    static const char *const names[VKMHA_NUM_SKIPS] = {
-        [VKMHA_SKIP_WEIGHTS] = "weights",
-        [VKMHA_SKIP_WEIGHTS_AVG] = "weights_avg",
-        [VKMHA_SKIP_SCORES] = "scores",
-    };
-    return names[skip];
-}

@@ -84,30 +84,34 @@ uint64_t vkmha_span_extent(const vkmha_span *span);
 void vkmha_span_copy(const vkmha_span *from, const float *values, const vkmha_span *to,
                      float *copied);
 
-/* Outputs that no kernel makes; the names under which they are not compared. */
-typedef enum vkmha_skip {
-    VKMHA_SKIP_WEIGHTS = 0,
-    VKMHA_SKIP_WEIGHTS_AVG,
-    VKMHA_SKIP_SCORES,
-    VKMHA_NUM_SKIPS,
-} vkmha_skip;
-
-const char *vkmha_skip_name(vkmha_skip skip);
+/* What a plan tells besides the output: members of vkmha_outputs and vkmha_reference_outputs
+ * (told.h). */
+typedef enum vkmha_told {
+    VKMHA_TOLD_LSE = 0,
+    VKMHA_TOLD_WEIGHTS,
+    VKMHA_TOLD_MEAN_WEIGHTS,
+    VKMHA_TOLD_SCORES,
+    VKMHA_TOLD_STATISTICS,
+    VKMHA_TOLD_KEY_MASS,
+    VKMHA_TOLD_CONTRIBUTIONS,
+    VKMHA_TOLD_GATE_GRADIENTS,
+    VKMHA_NUM_TOLD,
+} vkmha_told;
 
 /* A case file, as tests/golden/README.md describes them. */
 typedef struct vkmha_case {
     const char *name;
     const char *sentences; /* separated by " | "; NULL: none */
     vkmha_problem problem;
-    uint32_t skips;        /* bits of vkmha_skip */
     const float *expected; /* the output; NULL: not listed */
     double tolerance;
     const float *expected_present_key; /* NULL: not listed; so is the next */
     double present_key_tolerance;
     const float *expected_present_value;
     double present_value_tolerance;
-    const float *expected_weights; /* for the reference, which has them; NULL: not listed */
-    double weights_tolerance;
+    const float *expected_told[VKMHA_NUM_TOLD]; /* NULL: not listed */
+    double told_tolerance[VKMHA_NUM_TOLD];
+    vkmha_scores scores; /* where those listed are looked at */
     vkmha_pool pool;
     vkmha_file *file;
     vkmha_file *weights_file;

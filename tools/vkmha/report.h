@@ -17,8 +17,8 @@ typedef struct vkmha_check_options {
     uint64_t seconds; /* 0: no limit */
     uint64_t seed;
     bool stops_at_failure; /* at the first failed shape, which is not made smaller */
-    uint64_t shape_seed; /* run just this shape */
-    uint64_t without;    /* bits of vkmha_option that no shape gets */
+    uint64_t shape_seed;   /* run just this shape */
+    uint64_t without;      /* bits of vkmha_option that no shape gets */
 } vkmha_check_options;
 
 typedef struct vkmha_row_count {
@@ -34,7 +34,6 @@ typedef struct vkmha_report {
     uint64_t passed;
     uint64_t failed;
     uint64_t skipped;
-    uint64_t skips[VKMHA_NUM_SKIPS]; /* cases, by unsupported option or output */
     vkmha_row_count rows[2 * VKMHA_MAX_ROWS];
     uint32_t num_rows;
 } vkmha_report;

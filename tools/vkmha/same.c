@@ -28,6 +28,7 @@ typedef enum same_way {
     WAY_UNPACKED,
     WAY_CACHED,
     WAY_CONTIGUOUS,
+    WAY_TOLD,
     NUM_WAYS,
 } same_way;
 
@@ -44,7 +45,23 @@ static const struct {
     [WAY_UNPACKED] = {"padded instead of packed", VKMHA_FEATURE_SAME_UNPACKED, 6},
     [WAY_CACHED] = {"with its past in a cache", VKMHA_FEATURE_SAME_CACHE, 20},
     [WAY_CONTIGUOUS] = {"without strides", VKMHA_FEATURE_SAME_CONTIGUOUS, 4},
+    [WAY_TOLD] = {"with something told or nothing", VKMHA_FEATURE_SAME_TOLD, 4},
 };
+
+static bool tells_anything(const vkmha_plan_params *plan)
+{
+    bool is_asked = false;
+    for (uint32_t t = 0; t < VKMHA_NUM_TOLD; t++) {
+        is_asked = is_asked || vkmha_told_is_asked(plan, (vkmha_told)t);
+    }
+    return is_asked;
+}
+
+/* Whether what is told has the same shapes too. */
+static bool tells_the_same(same_way way)
+{
+    return way == WAY_REPEATED || way == WAY_CUT || way == WAY_CONTIGUOUS;
+}
 
 static bool can_run(same_way way, const vkmha_problem *problem)
 {
@@ -54,6 +71,7 @@ static bool can_run(same_way way, const vkmha_problem *problem)
     switch (way) {
     case WAY_REPEATED:
     case WAY_CUT:
+    case WAY_TOLD:
         return true;
     case WAY_ALONE:
         return plan->batch_size > 1;
@@ -135,11 +153,16 @@ typedef struct same_run {
     const char *attention_kernel;
 } same_run;
 
-static vkmha_status make_other(vkmha_random *random, const vkmha_problem *problem, vkmha_pool *pool,
+static vkmha_status make_other(vkmha_random *random, const vkmha_problem *given, vkmha_pool *pool,
                                same_run *run, vkmha_error *error)
 {
+    vkmha_problem told = *given;
+    const vkmha_problem *problem = &told;
     vkmha_problem contiguous;
     vkmha_status status = VKMHA_OK;
+    if (!tells_the_same(run->way)) {
+        vkmha_told_nothing(&told);
+    }
     run->problem = *problem;
     run->count = problem->plan.batch_size;
     switch (run->way) {
@@ -174,6 +197,9 @@ static vkmha_status make_other(vkmha_random *random, const vkmha_problem *proble
         break;
     case WAY_CONTIGUOUS:
         return vkmha_same_contiguous(problem, pool, &run->problem, error);
+    case WAY_TOLD:
+        return tells_anything(&given->plan) ? VKMHA_OK
+                                            : vkmha_told_everything(&run->problem, pool, error);
     }
     return status;
 }
@@ -223,6 +249,25 @@ static float *take_sequence(const vkmha_problem *problem, uint64_t item, uint64_
     return values;
 }
 
+/* What both runs tell. */
+static void compare_told(const vkmha_problem *problem, const same_run *run,
+                         const vkmha_results *results, const vkmha_results *other,
+                         vkmha_verdict *verdict)
+{
+    for (uint32_t t = 0; t < VKMHA_NUM_TOLD && tells_the_same(run->way); t++) {
+        const vkmha_axes axes = vkmha_told_axes(problem, (vkmha_told)t);
+        const float *expected = results->told[t];
+        const float *got = other->told[t];
+        uint64_t index = 0;
+        if (expected && !same_bits(expected, got, vkmha_axes_count(&axes), &index)) {
+            char what[128];
+            snprintf(what, sizeof(what), "other bits %s: %.9g, then %.9g at %" PRIu64,
+                     ways[run->way].how, (double)expected[index], (double)got[index], index);
+            vkmha_judge_fail(verdict, vkmha_told_name((vkmha_told)t), what);
+        }
+    }
+}
+
 vkmha_status vkmha_verify_same(vkmha_device *device, vkmha_random *random, vkmha_shape *shape,
                                const char *project_kernel, const char *attention_kernel,
                                const vkmha_results *results, vkmha_pool *pool,
@@ -262,5 +307,6 @@ vkmha_status vkmha_verify_same(vkmha_device *device, vkmha_random *random, vkmha
             break;
         }
     }
+    compare_told(problem, &run, results, &other, verdict);
     return VKMHA_OK;
 }

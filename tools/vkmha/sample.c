@@ -87,6 +87,7 @@ static vkmha_status sample_attention(const vkmha_problem *problem, const vkmha_c
     const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
     const uint64_t queries = smaller(plan->query_len, VKMHA_SAMPLE_QUERIES);
     vkmha_problem stage = vkmha_attention_problem(problem, results);
+    vkmha_told_nothing(&stage);
     const uint64_t query_features = (uint64_t)problem->layer.num_heads * problem->layer.head_dim;
     const uint64_t features = problem->layer.num_heads * sizes.v_head_dim;
     const float *got =
@@ -104,7 +105,7 @@ static vkmha_status sample_attention(const vkmha_problem *problem, const vkmha_c
     stage.plan.mask_dims[1] = 1;
     stage.plan.mask_dims[2] = queries;
     stage.plan.mask_dims[3] = plan->key_len;
-    return vkmha_verify_attention(&stage, chains, "attention", got, pool, verdict, error);
+    return vkmha_verify_attention(&stage, chains, "attention", got, NULL, pool, verdict, error);
 }
 
 vkmha_status vkmha_verify_sample(const vkmha_problem *problem, const vkmha_trial *trial,

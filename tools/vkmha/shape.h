@@ -106,6 +106,18 @@ bool vkmha_random_chance(vkmha_random *random, uint32_t percent);
     X(PRESENT, "present outputs")                                                                  \
     X(PACKED, "packed sequences")                                                                  \
     X(PACKED_EMPTY, "packed: an empty sequence")                                                   \
+    X(TELLS_LSE, "tells lse")                                                                      \
+    X(TELLS_WEIGHTS, "tells weights")                                                              \
+    X(TELLS_MEAN_WEIGHTS, "tells mean weights")                                                    \
+    X(TELLS_SCORES_SCALED, "tells scores, scaled")                                                 \
+    X(TELLS_SCORES_CAPPED, "tells scores, capped")                                                 \
+    X(TELLS_SCORES_MASKED, "tells scores, masked")                                                 \
+    X(CHOSEN_HEADS, "chosen heads")                                                                \
+    X(CHOSEN_QUERIES, "chosen queries")                                                            \
+    X(TELLS_STATISTICS, "tells statistics")                                                        \
+    X(TELLS_KEY_MASS, "tells key masses")                                                          \
+    X(TELLS_CONTRIBUTIONS, "tells contributions")                                                  \
+    X(TELLS_GATE_GRADIENTS, "tells gate gradients")                                                \
     X(STRIDES, "strides given")                                                                    \
     X(STRIDES_OUTPUT, "strides of the output")                                                     \
     X(STRIDE_0, "batch stride 0")                                                                  \
@@ -126,7 +138,8 @@ bool vkmha_random_chance(vkmha_random *random, uint32_t percent);
     X(SAME_PADDED, "same bits: padded")                                                            \
     X(SAME_UNPACKED, "same bits: packed or padded")                                                \
     X(SAME_CACHE, "same bits: past in a cache")                                                    \
-    X(SAME_CONTIGUOUS, "same bits: strides or none")
+    X(SAME_CONTIGUOUS, "same bits: strides or none")                                               \
+    X(SAME_TOLD, "same bits: told or not")
 
 typedef enum vkmha_feature {
 #define VKMHA_FEATURE_VALUE(name, text) VKMHA_FEATURE_##name,
@@ -168,6 +181,15 @@ const char *vkmha_feature_text(vkmha_feature feature);
     X(BIAS_KV, "bias_kv")                                                                          \
     X(ZERO_ATTN, "zero_attn")                                                                      \
     X(GATES, "gates")                                                                              \
+    X(LSE, "lse")                                                                                  \
+    X(WEIGHTS, "weights")                                                                          \
+    X(MEAN_WEIGHTS, "mean_weights")                                                                \
+    X(SCORES, "scores")                                                                            \
+    X(CHOSEN, "chosen")                                                                            \
+    X(STATISTICS, "statistics")                                                                    \
+    X(KEY_MASS, "key_mass")                                                                        \
+    X(CONTRIBUTIONS, "contributions")                                                              \
+    X(GATE_GRADIENTS, "gate_gradients")                                                            \
     X(STRIDES, "strides")                                                                          \
     X(TYPES, "types")                                                                              \
     X(WORK_LIMIT, "work_limit")                                                                    \
@@ -264,6 +286,17 @@ float *vkmha_filler_tensor(vkmha_filler *fill, uint64_t count);
 /* shape_options.c: options whose sizes are drawn; the tensors of positions, layers and gates
  * with them. False where memory is out. */
 bool vkmha_shape_draw_options(vkmha_shape *shape);
+
+/* shape_told.c: what is told, of chosen heads and queries, and the output's gradient. */
+void vkmha_shape_draw_lse(vkmha_filler *fill);
+void vkmha_shape_draw_weights(vkmha_filler *fill);
+void vkmha_shape_draw_mean_weights(vkmha_filler *fill);
+void vkmha_shape_draw_scores(vkmha_filler *fill);
+void vkmha_shape_draw_chosen(vkmha_filler *fill);
+void vkmha_shape_draw_statistics(vkmha_filler *fill);
+void vkmha_shape_draw_key_mass(vkmha_filler *fill);
+void vkmha_shape_draw_contributions(vkmha_filler *fill);
+void vkmha_shape_draw_gate_gradients(vkmha_filler *fill);
 
 /* shape_strides.c */
 void vkmha_shape_draw_strides(vkmha_filler *fill);

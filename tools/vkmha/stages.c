@@ -34,20 +34,29 @@ vkmha_status vkmha_verify_projection(const vkmha_projection *projection, uint64_
 }
 
 vkmha_status vkmha_verify_attention(const vkmha_problem *stage, const vkmha_chains *chains,
-                                    const char *name, const float *got, vkmha_pool *pool,
+                                    const char *name, const float *got,
+                                    float *const told[VKMHA_NUM_TOLD], vkmha_pool *pool,
                                     vkmha_verdict *verdict, vkmha_error *error)
 {
     const vkmha_problem_sizes sizes = vkmha_problem_measure(stage);
     vkmha_answer ready;
+    vkmha_told_answers answers;
     vkmha_status status = vkmha_answer_prepare(got, sizes.output, pool, &ready, error);
     if (status == VKMHA_OK) {
-        const vkmha_reference_outputs outputs = {.output = ready.expected,
-                                                 .output_bound = ready.bound};
+        status = vkmha_told_prepare(stage, told, pool, &answers, error);
+    }
+    if (status == VKMHA_OK) {
+        vkmha_reference_outputs outputs = {.output = ready.expected, .output_bound = ready.bound};
+        vkmha_told_fill(&answers, &outputs);
         status = vkmha_stored_reference(stage, chains, &outputs, pool, error);
     }
     if (status == VKMHA_OK) {
         vkmha_judge(verdict, name, vkmha_output_axes(stage), ready.got, ready.expected, ready.bound,
                     true);
+        status = vkmha_verify_statistics(stage, &answers, pool, verdict, error);
+    }
+    if (status == VKMHA_OK) {
+        vkmha_judge_told(stage, &answers, false, verdict);
     }
     return status;
 }
@@ -69,6 +78,9 @@ vkmha_problem vkmha_attention_problem(const vkmha_problem *problem, const vkmha_
     stage.inputs.query_positions = NULL;
     stage.inputs.key_positions = NULL;
     stage.plan.has_present = false;
+    stage.plan.has_contributions = false;
+    stage.plan.has_gate_gradients = false;
+    stage.inputs.output_gradient = NULL;
     stage.plan.key_is_query = false;
     stage.plan.value_is_key = false;
     stage.plan.query_type = stage.plan.key_type = stage.plan.value_type = VKMHA_TYPE_F32;
@@ -225,8 +237,11 @@ vkmha_status vkmha_verify_stages(const vkmha_problem *problem, const vkmha_chain
     }
     if (status == VKMHA_OK) {
         const vkmha_problem stage = vkmha_attention_problem(problem, results);
-        status = vkmha_verify_attention(&stage, chains, "attention", results->attention, pool,
-                                        verdict, error);
+        status = vkmha_verify_attention(&stage, chains, "attention", results->attention,
+                                        results->told, pool, verdict, error);
+    }
+    if (status == VKMHA_OK) {
+        status = vkmha_verify_contributions(problem, results, pool, verdict, error);
     }
     if (status == VKMHA_OK) {
         status =

@@ -24,6 +24,7 @@ int vkmha_command_run(int argc, char **argv);
 int vkmha_command_check(int argc, char **argv);
 int vkmha_command_bench(int argc, char **argv);
 int vkmha_command_demo(int argc, char **argv);
+int vkmha_command_heads(int argc, char **argv);
 int vkmha_command_ablate(int argc, char **argv);
 int vkmha_command_noise(int argc, char **argv);
 int vkmha_command_prune(int argc, char **argv);

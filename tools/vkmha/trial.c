@@ -81,6 +81,12 @@ static bool has_guard(const float *values, uint64_t count)
     return !values || is_guard(values + count, GUARD);
 }
 
+static uint64_t told_count(const vkmha_problem *problem, uint32_t told)
+{
+    const vkmha_axes axes = vkmha_told_axes(problem, (vkmha_told)told);
+    return vkmha_axes_count(&axes);
+}
+
 /* The output as the kernels see it: its memory may have gaps, which must survive. */
 typedef struct strided_output {
     vkmha_span span;
@@ -144,10 +150,16 @@ vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *prob
             has_memory = has_memory && *others[i].values;
         }
     }
+    for (uint32_t t = 0; t < VKMHA_NUM_TOLD; t++) {
+        if (vkmha_told_is_asked(&problem->plan, (vkmha_told)t)) {
+            results->told[t] = allocate_output(pool, told_count(problem, t));
+            has_memory = has_memory && results->told[t];
+        }
+    }
     if (!has_memory) {
         return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
     }
-    const vkmha_outputs outputs = {
+    vkmha_outputs outputs = {
         .output = output.memory,
         .present_key = results->present_key,
         .present_value = results->present_value,
@@ -157,6 +169,7 @@ vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *prob
         .attention = results->attention,
         .stage_ns = trial->has_times ? results->stage_ns : NULL,
     };
+    vkmha_told_outputs(results->told, &outputs);
     const vkmha_status status =
         vkmha_stored_run(trial->plan, problem, &outputs, GUARD, pool, error);
     if (status != VKMHA_OK) {
@@ -165,6 +178,10 @@ vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *prob
     results->is_overrun = !take_strided(problem, sizes.output, &output, results->output);
     for (size_t i = 0; i < num_others; i++) {
         results->is_overrun = results->is_overrun || !has_guard(*others[i].values, others[i].count);
+    }
+    for (uint32_t t = 0; t < VKMHA_NUM_TOLD; t++) {
+        results->is_overrun =
+            results->is_overrun || !has_guard(results->told[t], told_count(problem, t));
     }
     return VKMHA_OK;
 }

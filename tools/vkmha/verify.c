@@ -29,15 +29,6 @@ static bool is_fine(const double *expected, const double *bound, uint64_t count)
 
 /* ---- One tensor ---------------------------------------------------------------------------- */
 
-static uint64_t axes_count(const vkmha_axes *axes)
-{
-    uint64_t count = 1;
-    for (size_t i = 0; axes->letters[i] != '\0'; i++) {
-        count *= axes->dims[i];
-    }
-    return count;
-}
-
 static void describe_element(const vkmha_axes *axes, uint64_t index, char *text, size_t size)
 {
     uint64_t place[4] = {0};
@@ -59,9 +50,10 @@ static void describe_element(const vkmha_axes *axes, uint64_t index, char *text,
 void vkmha_judge(vkmha_verdict *verdict, const char *stage, vkmha_axes axes, float *got,
                  double *expected, double *bound, bool is_bound)
 {
-    const uint64_t count = axes_count(&axes);
+    const uint64_t count = vkmha_axes_count(&axes);
     for (uint64_t i = 0; i < count; i++) {
-        if (!isfinite(expected[i]) && !isfinite(got[i])) {
+        const bool is_same = bound[i] == 0.0 && (double)got[i] == expected[i];
+        if (!isfinite(expected[i]) && !isfinite(got[i]) && (bound[i] != 0.0 || is_same)) {
             got[i] = 0.0f;
             expected[i] = 0.0;
             bound[i] = 0.0;
@@ -152,7 +144,7 @@ static vkmha_status verify_expected(const float *values, double tolerance, const
                                     vkmha_axes axes, const char *stage, vkmha_pool *pool,
                                     vkmha_verdict *verdict, vkmha_error *error)
 {
-    const uint64_t count = axes_count(&axes);
+    const uint64_t count = vkmha_axes_count(&axes);
     vkmha_answer ready;
     const vkmha_status status = vkmha_answer_prepare(values, count, pool, &ready, error);
     if (status != VKMHA_OK) {
@@ -160,7 +152,7 @@ static vkmha_status verify_expected(const float *values, double tolerance, const
     }
     for (uint64_t i = 0; i < count; i++) {
         ready.expected[i] = (double)given[i];
-        ready.bound[i] = tolerance;
+        ready.bound[i] = isfinite(given[i]) ? tolerance : 0.0;
     }
     vkmha_judge(verdict, stage, axes, ready.got, ready.expected, ready.bound, false);
     return VKMHA_OK;
@@ -176,9 +168,8 @@ static float *round_values(const double *values, uint64_t count, vkmha_pool *poo
 }
 
 typedef struct expectation {
-    const char *reference_stage;
-    const char *device_stage; /* NULL: no kernel makes it */
-    const double *reference;  /* NULL: not asked */
+    const char *name;
+    const double *reference; /* NULL: not asked */
     const float *device;
     const float *given; /* NULL: the case does not list it */
     double tolerance;
@@ -186,51 +177,26 @@ typedef struct expectation {
 } expectation;
 
 /* The reference itself and the device, both against values that neither of them made. */
-static vkmha_status verify_case(const vkmha_problem *problem, const vkmha_results *results,
-                                const vkmha_reference_outputs *reference,
-                                const vkmha_case *expected, vkmha_pool *pool,
-                                vkmha_verdict *verdict, vkmha_error *error)
+static vkmha_status verify_expectation(const expectation *one, vkmha_pool *pool,
+                                       vkmha_verdict *verdict, vkmha_error *error)
 {
-    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
-    const uint64_t batch = problem->plan.batch_size;
-    const uint64_t heads = sizes.num_kv_heads;
-    const vkmha_axes keys = {{batch, heads, sizes.all_keys, problem->layer.head_dim}, "bhjd"};
-    const vkmha_axes values = {{batch, heads, sizes.all_keys, sizes.v_head_dim}, "bhjd"};
-    const vkmha_axes weights = {
-        {batch, problem->layer.num_heads, problem->plan.query_len, sizes.all_keys}, "bhij"};
-    const expectation expectations[] = {
-        {"reference output against the case", "output against the case", reference->output,
-         results->output, expected->expected, expected->tolerance, vkmha_output_axes(problem)},
-        {"reference present_key against the case", "present_key against the case",
-         reference->present_key, results->present_key, expected->expected_present_key,
-         expected->present_key_tolerance, keys},
-        {"reference present_value against the case", "present_value against the case",
-         reference->present_value, results->present_value, expected->expected_present_value,
-         expected->present_value_tolerance, values},
-        {"reference weights against the case", NULL, reference->weights, NULL,
-         expected->expected_weights, expected->weights_tolerance, weights},
-    };
-    vkmha_status status = VKMHA_OK;
-    for (size_t i = 0; i < sizeof(expectations) / sizeof(expectations[0]); i++) {
-        const expectation *one = &expectations[i];
-        if (!one->given || !one->reference) {
-            continue;
-        }
-        const float *rounded = round_values(one->reference, axes_count(&one->axes), pool);
-        if (!rounded) {
-            return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
-        }
-        status = verify_expected(rounded, one->tolerance, one->given, one->axes,
-                                 one->reference_stage, pool, verdict, error);
-        if (status == VKMHA_OK && one->device_stage) {
-            status = verify_expected(one->device, one->tolerance, one->given, one->axes,
-                                     one->device_stage, pool, verdict, error);
-        }
-        if (status != VKMHA_OK) {
-            return status;
-        }
+    enum { NAME_SIZE = 64 };
+    if (!one->given || !one->reference) {
+        return VKMHA_OK;
     }
-    return VKMHA_OK;
+    const float *rounded = round_values(one->reference, vkmha_axes_count(&one->axes), pool);
+    char *reference_stage = vkmha_pool_allocate(pool, NAME_SIZE, 1);
+    char *device_stage = vkmha_pool_allocate(pool, NAME_SIZE, 1);
+    if (!rounded || !reference_stage || !device_stage) {
+        return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
+    }
+    snprintf(reference_stage, NAME_SIZE, "reference %s against the case", one->name);
+    snprintf(device_stage, NAME_SIZE, "%s against the case", one->name);
+    const vkmha_status status = verify_expected(rounded, one->tolerance, one->given, one->axes,
+                                                reference_stage, pool, verdict, error);
+    return status != VKMHA_OK ? status
+                              : verify_expected(one->device, one->tolerance, one->given, one->axes,
+                                                device_stage, pool, verdict, error);
 }
 
 /* What the whole is judged by. */
@@ -238,12 +204,47 @@ typedef struct vkmha_whole {
     vkmha_answer output;
     vkmha_answer present_key;
     vkmha_answer present_value;
-    double *weights; /* NULL: not asked */
+    vkmha_told_answers told;
 } vkmha_whole;
 
+static vkmha_status verify_case(const vkmha_problem *problem, const vkmha_results *results,
+                                const vkmha_whole *whole, const vkmha_case *expected,
+                                vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error)
+{
+    const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
+    const uint64_t batch = problem->plan.batch_size;
+    const uint64_t heads = sizes.num_kv_heads;
+    const vkmha_axes keys = {{batch, heads, sizes.all_keys, problem->layer.head_dim}, "bhjd"};
+    const vkmha_axes values = {{batch, heads, sizes.all_keys, sizes.v_head_dim}, "bhjd"};
+    const expectation expectations[] = {
+        {"output", whole->output.expected, results->output, expected->expected, expected->tolerance,
+         vkmha_output_axes(problem)},
+        {"present_key", whole->present_key.expected, results->present_key,
+         expected->expected_present_key, expected->present_key_tolerance, keys},
+        {"present_value", whole->present_value.expected, results->present_value,
+         expected->expected_present_value, expected->present_value_tolerance, values},
+    };
+    vkmha_status status = VKMHA_OK;
+    for (size_t i = 0; i < sizeof(expectations) / sizeof(expectations[0]) && status == VKMHA_OK;
+         i++) {
+        status = verify_expectation(&expectations[i], pool, verdict, error);
+    }
+    for (uint32_t t = 0; t < VKMHA_NUM_TOLD && status == VKMHA_OK; t++) {
+        const expectation told = {
+            .name = vkmha_told_name((vkmha_told)t),
+            .reference = whole->told.of[t].expected,
+            .device = results->told[t],
+            .given = expected->expected_told[t],
+            .tolerance = expected->told_tolerance[t],
+            .axes = vkmha_told_axes(problem, (vkmha_told)t),
+        };
+        status = verify_expectation(&told, pool, verdict, error);
+    }
+    return status;
+}
+
 static vkmha_status prepare_whole(const vkmha_problem *problem, const vkmha_results *results,
-                                  bool wants_weights, vkmha_pool *pool, vkmha_whole *whole,
-                                  vkmha_error *error)
+                                  vkmha_pool *pool, vkmha_whole *whole, vkmha_error *error)
 {
     const vkmha_problem_sizes sizes = vkmha_problem_measure(problem);
     *whole = (vkmha_whole){0};
@@ -257,14 +258,8 @@ static vkmha_status prepare_whole(const vkmha_problem *problem, const vkmha_resu
         status = vkmha_answer_prepare(results->present_value, sizes.present_value, pool,
                                       &whole->present_value, error);
     }
-    if (status == VKMHA_OK && wants_weights) {
-        whole->weights = vkmha_pool_allocate(pool,
-                                             problem->plan.batch_size * problem->layer.num_heads *
-                                                 problem->plan.query_len * sizes.all_keys,
-                                             sizeof(double));
-        if (!whole->weights) {
-            return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
-        }
+    if (status == VKMHA_OK) {
+        status = vkmha_told_prepare(problem, results->told, pool, &whole->told, error);
     }
     return status;
 }
@@ -275,6 +270,7 @@ static void judge_whole(const vkmha_problem *problem, vkmha_whole *whole, vkmha_
     vkmha_judge(verdict, problem->layer.attention_only ? "attention" : "end to end",
                 vkmha_output_axes(problem), whole->output.got, whole->output.expected,
                 whole->output.bound, true);
+    vkmha_judge_told(problem, &whole->told, !problem->layer.attention_only, verdict);
     if (!problem->plan.has_present) {
         return;
     }
@@ -299,23 +295,25 @@ vkmha_status vkmha_verify(const vkmha_problem *problem, const vkmha_trial *trial
         vkmha_judge_fail(verdict, "output", "memory that is no output's was written");
     }
     vkmha_whole whole;
-    vkmha_status status = prepare_whole(problem, results, expected && expected->expected_weights,
-                                        pool, &whole, error);
+    vkmha_status status = prepare_whole(problem, results, pool, &whole, error);
     if (status != VKMHA_OK) {
         return status;
     }
-    const vkmha_reference_outputs reference = {
+    vkmha_reference_outputs reference = {
         .output = whole.output.expected,
         .output_bound = whole.output.bound,
-        .weights = whole.weights,
         .present_key = whole.present_key.expected,
         .present_key_bound = whole.present_key.bound,
         .present_value = whole.present_value.expected,
         .present_value_bound = whole.present_value.bound,
     };
+    vkmha_told_fill(&whole.told, &reference);
     status = vkmha_stored_reference(problem, chains, &reference, pool, error);
     if (status == VKMHA_OK && expected) {
-        status = verify_case(problem, results, &reference, expected, pool, verdict, error);
+        status = verify_case(problem, results, &whole, expected, pool, verdict, error);
+    }
+    if (status == VKMHA_OK && problem->layer.attention_only) {
+        status = vkmha_verify_statistics(problem, &whole.told, pool, verdict, error);
     }
     if (status == VKMHA_OK && !problem->layer.attention_only) {
         status = vkmha_verify_stages(problem, chains, results, pool, verdict, error);

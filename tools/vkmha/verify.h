@@ -3,9 +3,7 @@
 #ifndef VKMHA_TOOL_VERIFY_H
 #define VKMHA_TOOL_VERIFY_H
 
-#include "problem.h"
-
-#include <vkmha/vkmha_reference.h>
+#include "told.h"
 
 /* ---- Running ------------------------------------------------------------------------------- */
 
@@ -34,6 +32,7 @@ typedef struct vkmha_results {
     float *projected_key;
     float *projected_value;
     float *attention;
+    float *told[VKMHA_NUM_TOLD];         /* NULL: not asked */
     uint64_t stage_ns[VKMHA_NUM_STAGES]; /* 0 without timestamps */
     bool is_overrun; /* something was written past an output's end, or between its elements */
 } vkmha_results;
@@ -52,12 +51,6 @@ double vkmha_trial_median(const uint64_t *times, uint64_t runs);
 
 /* ---- Judging ------------------------------------------------------------------------------- */
 
-/* Names of a tensor's dimensions: "bihd" is [batch, query, head, feature]. */
-typedef struct vkmha_axes {
-    uint64_t dims[4];
-    char letters[5];
-} vkmha_axes;
-
 typedef struct vkmha_judgement {
     const char *stage;
     vkmha_comparison comparison;
@@ -65,7 +58,7 @@ typedef struct vkmha_judgement {
 } vkmha_judgement;
 
 enum {
-    VKMHA_MAX_JUDGEMENTS = 16,
+    VKMHA_MAX_JUDGEMENTS = 64,
 };
 
 /* {0} is "nothing judged yet". */
@@ -83,8 +76,9 @@ typedef struct vkmha_verdict {
 
 /*
  * Judges one tensor: every element within its bound; not finite where, and only where, the expected
- * one is not; and, with is_bound, the root mean square of error / bound small, since a wrong kernel
- * does not hide in the mean. The arrays are changed where both sides are not finite.
+ * one is not, and with a bound of 0 the very same; and, with is_bound, the root mean square of
+ * error / bound small, since a wrong kernel does not hide in the mean. The arrays are changed where
+ * both sides are not finite.
  */
 void vkmha_judge(vkmha_verdict *verdict, const char *stage, vkmha_axes axes, float *got,
                  double *expected, double *bound, bool is_bound);
@@ -133,12 +127,15 @@ vkmha_status vkmha_verify_projection(const vkmha_projection *projection, uint64_
                                      bool is_exact, vkmha_pool *pool, vkmha_verdict *verdict,
                                      vkmha_error *error);
 
-/* The attention stage: `got`, without gaps, of the attention_only problem `stage`. */
+/* The attention stage: `got`, without gaps, of the attention_only problem `stage`, and what that
+ * tells, which may be nothing. */
 vkmha_status vkmha_verify_attention(const vkmha_problem *stage, const vkmha_chains *chains,
-                                    const char *name, const float *got, vkmha_pool *pool,
+                                    const char *name, const float *got,
+                                    float *const told[VKMHA_NUM_TOLD], vkmha_pool *pool,
                                     vkmha_verdict *verdict, vkmha_error *error);
 
-/* The attention_only problem that a run's projected tensors make, for the reference. */
+/* The attention_only problem that a run's projected tensors make, for the reference; it tells what
+ * can be told without W_O. */
 vkmha_problem vkmha_attention_problem(const vkmha_problem *problem, const vkmha_results *results);
 
 /* [batch, query, feature] with projections, else heads as the layout says; packed: batch 1. */
@@ -153,6 +150,46 @@ typedef struct vkmha_answer {
 
 vkmha_status vkmha_answer_prepare(const float *got, uint64_t count, vkmha_pool *pool,
                                   vkmha_answer *answer, vkmha_error *error);
+
+/* ---- verify_told.c: what is told besides the output ---------------------------------------- */
+
+typedef struct vkmha_told_answers {
+    vkmha_answer of[VKMHA_NUM_TOLD]; /* {0}: not asked */
+} vkmha_told_answers;
+
+/* Copies of what the problem asks for, and room for the reference's. Errors: OUT_OF_MEMORY. */
+vkmha_status vkmha_told_prepare(const vkmha_problem *problem, float *const told[VKMHA_NUM_TOLD],
+                                vkmha_pool *pool, vkmha_told_answers *answers, vkmha_error *error);
+
+/* The room, for the reference to fill. */
+void vkmha_told_fill(const vkmha_told_answers *answers, vkmha_reference_outputs *outputs);
+
+/* is_whole: fed the problem's own inputs, through projections. */
+void vkmha_judge_told(const vkmha_problem *problem, vkmha_told_answers *answers, bool is_whole,
+                      vkmha_verdict *verdict);
+
+/* Statistics against those of the run's own weights, where all are told, summed in double; both may
+ * be off by the reference's bounds. Before the answers are judged. Errors: OUT_OF_MEMORY. */
+vkmha_status vkmha_verify_statistics(const vkmha_problem *problem,
+                                     const vkmha_told_answers *answers, vkmha_pool *pool,
+                                     vkmha_verdict *verdict, vkmha_error *error);
+
+/* Contributions and gate gradients against the device's own attention through W_O. */
+vkmha_status vkmha_verify_contributions(const vkmha_problem *problem, const vkmha_results *results,
+                                        vkmha_pool *pool, vkmha_verdict *verdict,
+                                        vkmha_error *error);
+
+/*
+ * The output is linear in the gates: with c the output's gradient, the sum of a head's gate
+ * gradients is <c, output> less that of a second run without the head. Nothing is done where the
+ * problem does not tell gate gradients.
+ */
+vkmha_status vkmha_verify_gates(vkmha_device *device, const vkmha_problem *problem,
+                                uint64_t left_out, const char *project_kernel,
+                                const char *attention_kernel, const vkmha_results *results,
+                                vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error);
+
+/* ---- The stages ---------------------------------------------------------------------------- */
 
 /* Judges each stage of a run that kept them. */
 vkmha_status vkmha_verify_stages(const vkmha_problem *problem, const vkmha_chains *chains,
