@@ -68,17 +68,25 @@ static uint64_t cache_elements(const vkmha_planned *planned, uint32_t dim)
            ((dim + 3) / 4 * 4);
 }
 
+/* Whole words. */
+static uint64_t stored_bytes(uint64_t elements, vkmha_type type)
+{
+    return (elements * vkmha_type_bytes(type) + 3) / 4 * 4;
+}
+
 static uint64_t resource_bytes(const vkmha_planned *planned, const vkmha_range *range)
 {
+    const vkmha_plan_params *plan = &planned->plan;
+    const vkmha_type kept = planned->layer.cache_type;
     vkmha_sizes sizes;
-    vkmha_plan_sizes(&planned->layer, &planned->plan, &sizes);
+    vkmha_plan_sizes(&planned->layer, plan, &sizes);
     switch (range->resource) {
     case VKMHA_RESOURCE_QUERY:
-        return sizes.query * 4;
+        return stored_bytes(sizes.query, plan->query_type);
     case VKMHA_RESOURCE_KEY:
-        return sizes.key * 4;
+        return stored_bytes(sizes.key, plan->key_type);
     case VKMHA_RESOURCE_VALUE:
-        return sizes.value * 4;
+        return stored_bytes(sizes.value, plan->value_type);
     case VKMHA_RESOURCE_MASK:
         return (sizes.mask_bytes + 3) / 4 * 4;
     case VKMHA_RESOURCE_ATTEND_KEYS:
@@ -90,17 +98,17 @@ static uint64_t resource_bytes(const vkmha_planned *planned, const vkmha_range *
     case VKMHA_RESOURCE_GATES:
         return (sizes.head_gates * 4 + 15) / 16 * 16;
     case VKMHA_RESOURCE_PAST_KEY:
-        return sizes.past_key * 4;
+        return stored_bytes(sizes.past_key, kept);
     case VKMHA_RESOURCE_PAST_VALUE:
-        return sizes.past_value * 4;
+        return stored_bytes(sizes.past_value, kept);
     case VKMHA_RESOURCE_CACHE_KEY:
-        return cache_elements(planned, planned->layer.head_dim) * 4;
+        return stored_bytes(cache_elements(planned, planned->layer.head_dim), kept);
     case VKMHA_RESOURCE_CACHE_VALUE:
-        return cache_elements(planned, planned->layer.v_head_dim) * 4;
+        return stored_bytes(cache_elements(planned, planned->layer.v_head_dim), kept);
     case VKMHA_RESOURCE_PRESENT_KEY:
-        return sizes.present_key * 4;
+        return stored_bytes(sizes.present_key, kept);
     case VKMHA_RESOURCE_PRESENT_VALUE:
-        return sizes.present_value * 4;
+        return stored_bytes(sizes.present_value, kept);
     case VKMHA_RESOURCE_OUTPUT_GRADIENT:
         return sizes.output_gradient * 4;
     case VKMHA_RESOURCE_LSE:
@@ -122,7 +130,7 @@ static uint64_t resource_bytes(const vkmha_planned *planned, const vkmha_range *
     case VKMHA_RESOURCE_OPTIONS:
         return (sizeof(vkmha_attention_options) + 15) / 16 * 16;
     case VKMHA_RESOURCE_OUTPUT:
-        return sizes.output * 4;
+        return stored_bytes(sizes.output, plan->output_type);
     case VKMHA_RESOURCE_WORKSPACE:
         return planned->schedule.workspace_bytes;
     case VKMHA_RESOURCE_WEIGHTS:
@@ -220,6 +228,9 @@ static void check_cover(const char *table, const vkmha_planned *planned)
     uint64_t last_rows = 0;
     for (uint32_t i = 0; i < planned->schedule.num_steps; i++) {
         const vkmha_step *step = &planned->schedule.steps[i];
+        if (step->variant->kernel == VKMHA_KERNEL_PLACE) {
+            continue;
+        }
         if (step->stage == VKMHA_STAGE_ATTENTION) {
             const uint64_t rows =
                 (uint64_t)step->push.attention.query_count * step->groups[1] * step->groups[2];
@@ -275,7 +286,7 @@ static void check_plan(const vkmha_named_limits *table, const vkmha_planned *pla
     cr_assert(planned->schedule.workspace_bytes <= table->limits.max_allocation_bytes);
 }
 
-/* F46, F48, F49, F52: every limit of every device, all head sizes and lengths, both kinds of layer. */
+/* F46, F48, F49, F52: every limit of every device, all head sizes, types and lengths, both kinds of layer. */
 Test(plan, F46_F48_F49_F52_every_limit_is_honoured, .timeout = 120)
 {
     static const uint32_t dims[] = {1, 3, 4, 16, 32, 37, 64, 72, 80, 96, 128, 160, 255, 256};
@@ -284,10 +295,16 @@ Test(plan, F46_F48_F49_F52_every_limit_is_honoured, .timeout = 120)
         for (size_t d = 0; d < sizeof(dims) / sizeof(dims[0]); d++) {
             for (size_t n = 0; n < sizeof(lengths) / sizeof(lengths[0]); n++) {
                 for (int form = 0; form < 4; form++) {
-                    const vkmha_layer_params layer = layer_of(4, 2, dims[d], dims[d], form % 2 == 1);
+                    vkmha_layer_params layer = layer_of(4, 2, dims[d], dims[d], form % 2 == 1);
+                    const vkmha_type type = (vkmha_type)(d % 3);
+                    layer.weight_type = form % 2 == 0 ? type : VKMHA_TYPE_F32;
                     vkmha_plan_params plan = {.batch_size = 1,
                                               .query_len = lengths[n],
-                                              .key_len = lengths[n]};
+                                              .key_len = lengths[n],
+                                              .query_type = type,
+                                              .key_type = type,
+                                              .value_type = type,
+                                              .output_type = type};
                     if (form >= 2) {
                         plan.causal = VKMHA_CAUSAL_BOTTOM_RIGHT;
                         plan.has_attend_keys = true;
