@@ -105,8 +105,13 @@ void main()
     }
 
     for (uint n = lane; n < push.columns; n += WORKGROUP) {
+#ifdef VKMHA_MUTANT_LAST_HEAD
+        const uint head = gl_NumWorkGroups.y - 1u;
+#else
+        const uint head = gl_WorkGroupID.y;
+#endif
         const uint weight_row = push.weight_base / 4u + n * push.depth_vectors + push.head_offset +
-                                gl_WorkGroupID.y * push.input_vectors;
+                                head * push.input_vectors;
         float added[ROWS];
         [[unroll]] for (uint r = 0u; r < ROWS; r++) {
             added[r] = 0.0;

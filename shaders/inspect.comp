@@ -64,7 +64,11 @@ float extra_score(uint query_row, uint column)
 float weight_of(uint i, float score)
 {
     const uint at = told_row(i);
+#ifdef VKMHA_MUTANT_NEXT_ROWS_SUM
+    const float sum = state[told_row(i == 0u ? options.query_len - 1u : i - 1u) + 1u];
+#else
     const float sum = state[at + 1u];
+#endif
     return sum != 0.0 ? softmax_exp(score, state[at]) / sum : 0.0;
 }
 

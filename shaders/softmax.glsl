@@ -40,6 +40,9 @@ float largest_weight[ROWS]; /* then alone */
 /* Logarithms that are `sum`'s at maximum `from`, at maximum `to`; factor: exp(from - to). */
 float move_logs(float logs, float sum, float from, float to, float factor)
 {
+#ifdef VKMHA_MUTANT_STILL_LOGS
+    from = to;
+#endif
     precise const float moved = factor * fma(from - to, sum, logs);
     return factor == 0.0 ? 0.0 : moved;
 }
