@@ -76,7 +76,7 @@ typedef struct vkmha_verdict {
 
 /*
  * Judges one tensor: every element within its bound; not finite where, and only where, the expected
- * one is not, and with a bound of 0 the very same; and, with is_bound, the root mean square of
+ * one is not, and with a bound of 0 the very infinity; and, with is_bound, the root mean square of
  * error / bound small, since a wrong kernel does not hide in the mean. The arrays are changed where
  * both sides are not finite.
  */

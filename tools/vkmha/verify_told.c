@@ -15,6 +15,10 @@ vkmha_status vkmha_told_prepare(const vkmha_problem *problem, float *const told[
                                 vkmha_pool *pool, vkmha_told_answers *answers, vkmha_error *error)
 {
     *answers = (vkmha_told_answers){0};
+    /* Without a query a run writes nothing. */
+    if (vkmha_problem_measure(problem).query_rows == 0) {
+        return VKMHA_OK;
+    }
     vkmha_status status = VKMHA_OK;
     for (uint32_t t = 0; t < VKMHA_NUM_TOLD && status == VKMHA_OK; t++) {
         if (vkmha_told_is_asked(&problem->plan, (vkmha_told)t)) {
@@ -295,12 +299,12 @@ vkmha_status vkmha_verify_gates(vkmha_device *device, const vkmha_problem *probl
                                 vkmha_pool *pool, vkmha_verdict *verdict, vkmha_error *error)
 {
     const float *gradients = results->told[VKMHA_TOLD_GATE_GRADIENTS];
-    /* Outputs that are rounded apart have lost their difference. */
-    if (!gradients || problem->plan.output_type != VKMHA_TYPE_F32) {
-        return VKMHA_OK;
-    }
     const uint64_t heads = problem->layer.num_heads;
     const uint64_t count = vkmha_problem_measure(problem).output;
+    /* Outputs that are rounded apart have lost their difference. */
+    if (!gradients || count == 0 || problem->plan.output_type != VKMHA_TYPE_F32) {
+        return VKMHA_OK;
+    }
     const vkmha_axes axes = vkmha_told_axes(problem, VKMHA_TOLD_GATE_GRADIENTS);
     const uint64_t rows = vkmha_axes_count(&axes);
     float *gates = vkmha_pool_allocate(pool, heads, sizeof(float));
