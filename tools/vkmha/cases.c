@@ -1,5 +1,6 @@
 /* vkmha check on case files. */
 #include "report.h"
+#include "stored.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -13,7 +14,12 @@ static void repeat_command(const vkmha_check_options *options, const char *path,
     char kernels[160];
     vkmha_kernel_arguments(project, attention, kernels, sizeof(kernels));
     const char *device = options->device_choice;
-    snprintf(text, size, "vkmha check '%s'%s%s%s%s", path, device ? " --device '" : "",
+    char types[64] = "";
+    if (options->precision != VKMHA_TYPE_F32 || options->weight_type != VKMHA_TYPE_F32) {
+        snprintf(types, sizeof(types), " --precision %s --weights %s",
+                 vkmha_type_name(options->precision), vkmha_type_name(options->weight_type));
+    }
+    snprintf(text, size, "vkmha check '%s'%s%s%s%s%s", path, types, device ? " --device '" : "",
              device ? device : "", device ? "'" : "", kernels);
 }
 
@@ -135,9 +141,15 @@ static void check_file(const vkmha_check_options *options, const char *path, boo
     vkmha_case loaded;
     vkmha_error error = {0};
     bool is_case = false;
-    const vkmha_status status = vkmha_case_load(path, &loaded, &is_case, &error);
+    vkmha_status status = vkmha_case_load(path, &loaded, &is_case, &error);
     if (status == VKMHA_OK && !is_case && !is_named) {
         return;
+    }
+    if (status == VKMHA_OK && is_case) {
+        status = vkmha_case_store(&loaded, options->precision, options->weight_type, &error);
+        if (status != VKMHA_OK) {
+            vkmha_case_finish(&loaded);
+        }
     }
     if (status != VKMHA_OK || !is_case) {
         char repeat[1024];

@@ -1,13 +1,15 @@
 /* vkmha check: device against reference and expected values, on cases and on random shapes. */
 #include "report.h"
 #include "shape.h"
+#include "stored.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 static const char usage[] =
     "usage: vkmha check [FILE|FOLDER...] [--grid [--count N | --seconds S] [--seed S]]\n"
-    "                   [--without O...] [--device D] [--kernel K] [--json]\n"
+    "                   [--without O...] [--precision T] [--weights T] [--device D] [--kernel K]\n"
+    "                   [--json]\n"
     "\n"
     "Runs cases (safetensors files that say what to compute and what is expected) and random "
     "shapes,\n"
@@ -22,6 +24,9 @@ static const char usage[] =
     "  --shape-seed X  just the shape that a failure named\n"
     "  --first-failure ends at the first shape that fails, without making it smaller\n"
     "  --without O     shapes without this option, as a failure names them; may be repeated\n"
+    "  --precision T   cases stored in f32 (default), f16 or bf16: inputs, past, present, output;\n"
+    "                  what they expect is compared by their tolerances for f16, if they have some\n"
+    "  --weights T     cases' weights kept in f32 (default), f16 or bf16\n"
     "  --device D      an index or a part of a name, as vkmha info lists them\n"
     "  --kernel K      only this row of the kernel table; twice: one for each kind of stage\n"
     "  --json          the result as JSON\n"
@@ -116,6 +121,8 @@ int vkmha_command_check(int argc, char **argv)
         SHAPE_SEED,
         FIRST_FAILURE,
         WITHOUT,
+        PRECISION,
+        WEIGHTS,
         DEVICE,
         KERNEL,
         JSON
@@ -128,6 +135,8 @@ int vkmha_command_check(int argc, char **argv)
         {"shape-seed", required_argument, NULL, SHAPE_SEED},
         {"first-failure", no_argument, NULL, FIRST_FAILURE},
         {"without", required_argument, NULL, WITHOUT},
+        {"precision", required_argument, NULL, PRECISION},
+        {"weights", required_argument, NULL, WEIGHTS},
         {"device", required_argument, NULL, DEVICE},
         {"kernel", required_argument, NULL, KERNEL},
         {"json", no_argument, NULL, JSON},
@@ -170,6 +179,12 @@ int vkmha_command_check(int argc, char **argv)
         case FIRST_FAILURE:
             options.stops_at_failure = true;
             has_grid_option = true;
+            break;
+        case PRECISION:
+            is_right = vkmha_parse_type("--precision", optarg, &options.precision);
+            break;
+        case WEIGHTS:
+            is_right = vkmha_parse_type("--weights", optarg, &options.weight_type);
             break;
         case DEVICE:
             options.device_choice = optarg;

@@ -9,6 +9,8 @@ typedef struct vkmha_check_options {
     vkmha_device *device;
     const char *device_choice; /* as given, for repeat commands; NULL */
     vkmha_kernel_choice kernels;
+    vkmha_type precision;   /* that cases are stored in, but for their weights */
+    vkmha_type weight_type; /* that cases' weights are kept in */
     bool is_json;
     bool wants_grid;
     bool has_count;

@@ -1,5 +1,6 @@
 /* vkmha run: weights + input -> output, or heads -> attention. */
 #include "run.h"
+#include "stored.h"
 #include "verify.h"
 
 #include <inttypes.h>
@@ -27,7 +28,9 @@ static const char usage[] =
     "  --value V         the value; without it the input's, or the key itself\n"
     "  -o Y              a .safetensors file (tensor \"output\"), else .npy; with the setting "
     "present,\n"
-    "                    a .safetensors file with present_key and present_value too\n"
+    "                    a .safetensors file with present_key and present_value too; each in its "
+    "type,\n"
+    "                    as output_type and cache_type say\n"
     "  --layer J         a JSON object of settings; \"rope\": {\"dim\": 64} says rope.dim\n"
     "  --set NAME=VALUE  one setting, in place of the file's; a list is numbers between commas\n"
     "  --tensors T       a safetensors file of options' tensors\n"
@@ -72,12 +75,25 @@ static vkmha_status load_problem(const run_options *options, const vkmha_file *w
                                  vkmha_run_state *run)
 {
     const vkmha_status status = vkmha_run_load(&options->shared, weights, run);
-    if (status == VKMHA_OK && run->problem.plan.has_present && !is_safetensors(options->output)) {
-        return vkmha_tool_fail(run->error, VKMHA_ERROR_INVALID_ARGUMENT,
-                               "-o %s: the setting present needs a .safetensors file",
-                               options->output);
+    if (status != VKMHA_OK) {
+        return status;
     }
-    return status;
+    vkmha_plan_params *plan = &run->problem.plan;
+    const bool is_narrow = plan->output_type != VKMHA_TYPE_F32;
+    if ((plan->has_present || is_narrow) && !is_safetensors(options->output)) {
+        return vkmha_tool_fail(run->error, VKMHA_ERROR_INVALID_ARGUMENT,
+                               "-o %s: the setting %s needs a .safetensors file", options->output,
+                               plan->has_present ? "present" : "output_type");
+    }
+    /* What is one tensor has one type, which need not be said twice. */
+    if (plan->key_is_query && plan->key_type == VKMHA_TYPE_F32) {
+        plan->key_type = plan->query_type;
+    }
+    if (plan->value_is_key && plan->value_type == VKMHA_TYPE_F32) {
+        plan->value_type = plan->key_type;
+    }
+    vkmha_problem_round(&run->problem);
+    return VKMHA_OK;
 }
 
 /* ---- The result ---------------------------------------------------------------------------- */
@@ -129,25 +145,30 @@ static vkmha_status write_results(const run_options *options, vkmha_run_state *r
     /* The query's dimensions, but for the features. */
     run->output_dims[run->num_output_dims - 1] =
         problem->layer.attention_only ? sizes.v_head_dim : sizes.output_dim;
-    if (!problem->plan.has_present) {
+    if (!problem->plan.has_present && problem->plan.output_type == VKMHA_TYPE_F32) {
         return vkmha_file_write(options->output, results->output, run->output_dims,
                                 run->num_output_dims, run->error);
     }
     const uint64_t batch = problem->plan.batch_size;
     vkmha_named_tensor tensors[] = {
-        {.name = "output", .values = results->output, .num_dims = run->num_output_dims},
+        {.name = "output",
+         .values = results->output,
+         .type = problem->plan.output_type,
+         .num_dims = run->num_output_dims},
         {.name = "present_key",
          .values = results->present_key,
+         .type = problem->layer.cache_type,
          .dims = {batch, sizes.num_kv_heads, sizes.all_keys, problem->layer.head_dim},
          .num_dims = 4},
         {.name = "present_value",
          .values = results->present_value,
+         .type = problem->layer.cache_type,
          .dims = {batch, sizes.num_kv_heads, sizes.all_keys, sizes.v_head_dim},
          .num_dims = 4},
     };
     memcpy(tensors[0].dims, run->output_dims, sizeof(run->output_dims));
-    return vkmha_run_write(options->output, tensors, sizeof(tensors) / sizeof(tensors[0]),
-                           run->error);
+    const uint32_t count = problem->plan.has_present ? 3 : 1;
+    return vkmha_run_write(options->output, tensors, count, run->error);
 }
 
 static int run_layer(const run_options *options)

@@ -123,6 +123,7 @@ void vkmha_run_print_tensors(void);
 typedef struct vkmha_named_tensor {
     const char *name;
     const float *values;
+    vkmha_type type; /* that they are written in */
     uint64_t dims[4];
     uint32_t num_dims;
 } vkmha_named_tensor;

@@ -3,6 +3,8 @@
 
 #include <inttypes.h>
 
+#include "runtime/convert.h"
+
 enum {
     MAX_HEADER = 4096,
 };
@@ -19,13 +21,14 @@ static uint64_t count_of(const vkmha_named_tensor *tensor)
 /* The length as 8 bytes, then JSON, padded so that the data is aligned. */
 static size_t make_header(const vkmha_named_tensor *tensors, uint32_t count, char *header)
 {
+    static const char *const dtypes[] = {"F32", "F16", "BF16"}; /* in the order of vkmha_type */
     size_t length = 8;
     uint64_t begin = 0;
     for (uint32_t i = 0; i < count; i++) {
-        const uint64_t end = begin + count_of(&tensors[i]) * sizeof(float);
+        const uint64_t end = begin + count_of(&tensors[i]) * vkmha_type_bytes(tensors[i].type);
         length += (size_t)snprintf(header + length, MAX_HEADER - length,
-                                   "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[", i ? "," : "{",
-                                   tensors[i].name);
+                                   "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i ? "," : "{",
+                                   tensors[i].name, dtypes[tensors[i].type]);
         for (uint32_t axis = 0; axis < tensors[i].num_dims; axis++) {
             length += (size_t)snprintf(header + length, MAX_HEADER - length, "%s%" PRIu64,
                                        axis ? "," : "", tensors[i].dims[axis]);
@@ -44,6 +47,16 @@ static size_t make_header(const vkmha_named_tensor *tensors, uint32_t count, cha
     return length;
 }
 
+static void write_elements(const vkmha_named_tensor *tensor, vkmha_writer *writer)
+{
+    const uint64_t count = count_of(tensor);
+    for (uint64_t i = 0; i < count; i++) {
+        char element[sizeof(float)];
+        vkmha_store_element(element, tensor->type, 0, tensor->values[i]);
+        fwrite(element, vkmha_type_bytes(tensor->type), 1, writer->stream);
+    }
+}
+
 vkmha_status vkmha_run_write(const char *path, const vkmha_named_tensor *tensors, uint32_t count,
                              vkmha_error *error)
 {
@@ -53,7 +66,7 @@ vkmha_status vkmha_run_write(const char *path, const vkmha_named_tensor *tensors
         char header[MAX_HEADER];
         fwrite(header, 1, make_header(tensors, count, header), writer.stream);
         for (uint32_t i = 0; i < count; i++) {
-            fwrite(tensors[i].values, sizeof(float), (size_t)count_of(&tensors[i]), writer.stream);
+            write_elements(&tensors[i], &writer);
         }
         status = vkmha_writer_commit(&writer, error);
     }

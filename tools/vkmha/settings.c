@@ -33,6 +33,12 @@ typedef struct setting {
 #define PLAN(field)  offsetof(vkmha_problem, plan.field)
 #define INPUT(field) offsetof(vkmha_problem, inputs.field)
 
+/* In the order of vkmha_type. */
+#define TYPES                                                                                      \
+    {                                                                                              \
+        "f32", "f16", "bf16"                                                                       \
+    }
+
 static const setting table[] = {
     {"num_heads", KIND_COUNT, LAYER(num_heads), 0, {0}, false},
     {"num_kv_heads", KIND_COUNT, LAYER(num_kv_heads), 0, {0}, false},
@@ -64,6 +70,12 @@ static const setting table[] = {
     {"gates", KIND_LIST, INPUT(head_gates), PLAN(has_head_gates), {0}, true},
     {"present", KIND_FLAG, PLAN(has_present), 0, {0}, false},
     {"max_work_per_dispatch", KIND_WORK, PLAN(max_work_per_dispatch), 0, {0}, false},
+    {"query_type", KIND_CHOICE, PLAN(query_type), 0, TYPES, false},
+    {"key_type", KIND_CHOICE, PLAN(key_type), 0, TYPES, false},
+    {"value_type", KIND_CHOICE, PLAN(value_type), 0, TYPES, false},
+    {"output_type", KIND_CHOICE, PLAN(output_type), 0, TYPES, false},
+    {"cache_type", KIND_CHOICE, LAYER(cache_type), 0, TYPES, false},
+    {"weight_type", KIND_CHOICE, LAYER(weight_type), 0, TYPES, false},
     {"project_kernel", KIND_TEXT, PLAN(project_kernel), 0, {0}, false},
     {"attention_kernel", KIND_TEXT, PLAN(attention_kernel), 0, {0}, false},
 };
@@ -98,6 +110,7 @@ static size_t size_of(setting_kind kind)
 _Static_assert(sizeof(vkmha_causal) == sizeof(vkmha_layout) &&
                    sizeof(vkmha_causal) == sizeof(vkmha_positions) &&
                    sizeof(vkmha_causal) == sizeof(vkmha_rope_style) &&
+                   sizeof(vkmha_causal) == sizeof(vkmha_type) &&
                    sizeof(vkmha_causal) == sizeof(int),
                "choices are written as one type");
 

@@ -24,6 +24,14 @@ void vkmha_problem_round(const vkmha_problem *problem);
 vkmha_status vkmha_problem_round_weights(vkmha_problem *problem, vkmha_type weight_type,
                                          vkmha_pool *pool, vkmha_error *error);
 
+/*
+ * Stores a case's inputs, cache, past, present and output in `precision` (case_types.c), and its weights
+ * in weight_type. What it expects is then compared by its tolerances for fp16, or not at all.
+ * Errors: OUT_OF_MEMORY.
+ */
+vkmha_status vkmha_case_store(vkmha_case *loaded, vkmha_type precision, vkmha_type weight_type,
+                              vkmha_error *error);
+
 /* The problem's inputs in their types. Errors: OUT_OF_MEMORY. */
 vkmha_status vkmha_stored_inputs(const vkmha_problem *problem, vkmha_pool *pool,
                                  vkmha_inputs *inputs, vkmha_error *error);
