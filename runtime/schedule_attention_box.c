@@ -112,10 +112,9 @@ void vkmha_attention_describe(vkmha_planner *planner, vkmha_attention *attention
                        VKMHA_TYPE_BITS(VKMHA_BIND_VALUE, tensors->value.type);
     constants->CLASSES = class_bits(planner->schedule->options.bits, plan);
     if (vkmha_leaves_rows(plan)) {
-        const uint32_t floats = VKMHA_STATE_FLOATS(constants->CLASSES);
         attention->rows =
             vkmha_heads_view(VKMHA_RESOURCE_WORKSPACE, VKMHA_TYPE_F32, planner->schedule->rows.offset,
-                             planner->layer->num_heads, plan->query_len, floats);
+                             planner->layer->num_heads, plan->query_len, VKMHA_TOLD_FLOATS);
     }
 
     const uint64_t *dims = plan->mask_dims;

@@ -24,9 +24,9 @@ vkmha_status vkmha_emit_told(vkmha_planner *planner, const vkmha_attention *atte
     step.bindings[VKMHA_BIND_OUTPUT].is_written = true;
     push->result = vkmha_view_push(target, base);
     step.bindings[VKMHA_BIND_STATE].is_written = false;
-    step.groups[0] *= (uint32_t)attention->key_tiles;
     const bool is_first = box->first_row == 0; /* of what is added up over queries */
-    const bool is_sum = attention->tile.constants.TELL == VKMHA_TELL_KEY_MASS;
+    const bool is_sum = attention->tile.constants.MASS != 0; /* in one workgroup for all rows */
+    step.groups[0] = (is_sum ? 1 : step.groups[0]) * (uint32_t)attention->key_tiles;
     vkmha_attention_set_keys(planner, attention, box, 0, planner->sizes.all_keys,
                              attention->tell_flags | (is_sum && is_first ? VKMHA_FLAG_FIRST : 0),
                              &step);
@@ -40,7 +40,7 @@ vkmha_status vkmha_emit_told(vkmha_planner *planner, const vkmha_attention *atte
 
 /* Another pass over attention's tensors, that writes `target`. */
 static vkmha_status prepare_told(const vkmha_planner *planner, const vkmha_attention *attention,
-                                 vkmha_kernel kernel, uint32_t tell, vkmha_attention *told)
+                                 vkmha_kernel kernel, vkmha_attention *told)
 {
     const vkmha_layer_params *layer = planner->layer;
     *told = *attention;
@@ -52,28 +52,19 @@ static vkmha_status prepare_told(const vkmha_planner *planner, const vkmha_atten
     }
     const vkmha_constants *constants = &attention->tile.constants;
     told->tile.constants.CLASSES =
-        constants->CLASSES | (kernel == VKMHA_KERNEL_INSPECT ? VKMHA_CLASS_SPLIT : 0);
+        VKMHA_CLASSES_TOLD | (kernel == VKMHA_KERNEL_INSPECT ? VKMHA_CLASS_SPLIT : 0);
     told->tile.constants.VECTOR_A = constants->VECTOR_A;
     told->tile.constants.TYPES =
         constants->TYPES & (VKMHA_TYPE_BITS(VKMHA_BIND_QUERY, VKMHA_TYPE_MASK) |
                             VKMHA_TYPE_BITS(VKMHA_BIND_KEY, VKMHA_TYPE_MASK));
-    told->tile.constants.TELL = tell;
     told->is_told = true;
     told->max_keys = UINT64_MAX;
-    if (kernel == VKMHA_KERNEL_INSPECT) {
-        const uint64_t columns =
-            tell == VKMHA_TELL_KEY_MASS ? planner->sizes.all_keys : planner->sizes.columns;
-        told->key_tiles = (columns + told->tile.columns - 1) / told->tile.columns;
-    }
-    if (tell == VKMHA_TELL_KEY_MASS && kernel == VKMHA_KERNEL_INSPECT) {
-        /* One workgroup takes all rows of the dispatch. */
-        const uint64_t limit = planner->limits->max_loop_trips;
-        told->tile.rows = 1u << 30;
-        told->max_rows = limit == 0 ? UINT64_MAX
-                                    : (limit - told->tile.trips_base) / told->tile.trips_per_unit *
-                                          told->tile.constants.ROWS;
-    }
     return VKMHA_OK;
+}
+
+static uint64_t tiles_of(uint64_t columns, const vkmha_tile *tile)
+{
+    return (columns + tile->columns - 1) / tile->columns;
 }
 
 /* Numbers first..first+count-1 of the chosen are `begin` and those after it. */
@@ -127,8 +118,9 @@ static vkmha_status tell_chosen(vkmha_planner *planner, const vkmha_attention *a
     const uint64_t num_heads = sizes->chosen_heads;
     const bool is_mean = tell == VKMHA_TELL_MEAN_WEIGHTS;
     vkmha_attention told;
-    vkmha_status status =
-        prepare_told(planner, attention, VKMHA_KERNEL_INSPECT, tell, &told);
+    vkmha_status status = prepare_told(planner, attention, VKMHA_KERNEL_INSPECT, &told);
+    told.key_tiles = tiles_of(sizes->columns, &told.tile);
+    told.tell_flags = tell << VKMHA_TELL_SHIFT;
     told.tensors.output = (vkmha_view){
         .resource = resource,
         .element_bytes = 4,
@@ -141,7 +133,7 @@ static vkmha_status tell_chosen(vkmha_planner *planner, const vkmha_attention *a
         vkmha_run_of heads = run_from(plan->chosen_heads, num_heads, next);
         if (is_mean) {
             heads.count = 1; /* one after the other, each added to those before */
-            told.tell_flags = (next == 0 ? VKMHA_FLAG_FIRST : 0) |
+            told.tell_flags = tell << VKMHA_TELL_SHIFT | (next == 0 ? VKMHA_FLAG_FIRST : 0) |
                               (next == num_heads - 1 ? VKMHA_FLAG_LAST : 0);
         }
         status = tell_heads(planner, &told, &heads);
@@ -150,27 +142,50 @@ static vkmha_status tell_chosen(vkmha_planner *planner, const vkmha_attention *a
     return status;
 }
 
-/* Tells of all queries of all heads: `features` floats for each, or, with 0, a key mass for each head. */
-static vkmha_status tell_all(vkmha_planner *planner, const vkmha_attention *attention,
-                             vkmha_resource resource, vkmha_kernel kernel, uint32_t tell,
-                             uint32_t features)
+/* Tells of all queries of all heads, `features` floats for each. */
+static vkmha_status tell_rows(vkmha_planner *planner, const vkmha_attention *attention,
+                              vkmha_resource resource, uint32_t tell, uint32_t features)
 {
     const vkmha_plan_params *plan = planner->plan;
     const uint64_t num_heads = planner->layer->num_heads;
     const vkmha_box all = {0, plan->batch_size, 0, num_heads, 0, plan->query_len};
     vkmha_attention told;
-    vkmha_status status = prepare_told(planner, attention, kernel, tell, &told);
+    vkmha_status status = prepare_told(planner, attention, VKMHA_KERNEL_SUMMARIZE, &told);
     if (status != VKMHA_OK) {
         return status;
     }
+    told.tell_flags = tell << VKMHA_TELL_SHIFT;
     told.tensors.output = vkmha_heads_view(resource, VKMHA_TYPE_F32, 0, num_heads,
                                             plan->query_len, features);
-    if (features == 0) {
-        const uint64_t all_keys = planner->sizes.all_keys;
-        told.tensors.output.batch_stride = num_heads * all_keys;
-        told.tensors.output.head_stride = all_keys;
-        told.tensors.output.row_elements = all_keys;
+    return vkmha_attention_cut(planner, &told, &all);
+}
+
+/* One workgroup takes all rows of a dispatch. */
+static vkmha_status tell_masses(vkmha_planner *planner, const vkmha_attention *attention)
+{
+    const vkmha_plan_params *plan = planner->plan;
+    const uint64_t num_heads = planner->layer->num_heads;
+    const uint64_t all_keys = planner->sizes.all_keys;
+    const uint64_t limit = planner->limits->max_loop_trips;
+    const vkmha_box all = {0, plan->batch_size, 0, num_heads, 0, plan->query_len};
+    vkmha_attention told;
+    vkmha_status status = prepare_told(planner, attention, VKMHA_KERNEL_INSPECT, &told);
+    if (status != VKMHA_OK) {
+        return status;
     }
+    vkmha_tile *tile = &told.tile;
+    tile->constants.MASS = 1;
+    told.key_tiles = tiles_of(all_keys, tile);
+    told.max_rows = limit == 0
+                        ? UINT64_MAX
+                        : (limit - tile->trips_base) / tile->trips_per_unit * tile->constants.ROWS;
+    told.tensors.output = (vkmha_view){
+        .resource = VKMHA_RESOURCE_KEY_MASS,
+        .element_bytes = 4,
+        .batch_stride = num_heads * all_keys,
+        .head_stride = all_keys,
+        .row_elements = all_keys,
+    };
     return vkmha_attention_cut(planner, &told, &all);
 }
 
@@ -178,18 +193,6 @@ vkmha_status vkmha_schedule_told(vkmha_planner *planner, const vkmha_attention *
 {
     const vkmha_plan_params *plan = planner->plan;
     const vkmha_sizes *sizes = &planner->sizes;
-    const struct {
-        uint64_t elements;
-        vkmha_resource resource;
-        vkmha_kernel kernel;
-        uint32_t tell;
-        uint32_t features;
-    } all[] = {
-        {sizes->lse, VKMHA_RESOURCE_LSE, VKMHA_KERNEL_SUMMARIZE, VKMHA_TELL_LSE, 1},
-        {sizes->statistics, VKMHA_RESOURCE_STATISTICS, VKMHA_KERNEL_SUMMARIZE,
-         VKMHA_TELL_STATISTICS, sizeof(vkmha_statistics) / sizeof(float)},
-        {sizes->key_mass, VKMHA_RESOURCE_KEY_MASS, VKMHA_KERNEL_INSPECT, VKMHA_TELL_KEY_MASS, 0},
-    };
     const struct {
         uint64_t elements;
         vkmha_resource resource;
@@ -201,11 +204,15 @@ vkmha_status vkmha_schedule_told(vkmha_planner *planner, const vkmha_attention *
          VKMHA_TELL_SCORES_SCALED + (uint32_t)plan->scores - VKMHA_SCORES_SCALED},
     };
     vkmha_status status = VKMHA_OK;
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]) && status == VKMHA_OK; i++) {
-        if (all[i].elements > 0) {
-            status = tell_all(planner, attention, all[i].resource, all[i].kernel, all[i].tell,
-                              all[i].features);
-        }
+    if (sizes->lse > 0) {
+        status = tell_rows(planner, attention, VKMHA_RESOURCE_LSE, VKMHA_TELL_LSE, 1);
+    }
+    if (sizes->statistics > 0 && status == VKMHA_OK) {
+        status = tell_rows(planner, attention, VKMHA_RESOURCE_STATISTICS, VKMHA_TELL_STATISTICS,
+                           sizeof(vkmha_statistics) / sizeof(float));
+    }
+    if (sizes->key_mass > 0 && status == VKMHA_OK) {
+        status = tell_masses(planner, attention);
     }
     for (size_t i = 0; i < sizeof(chosen) / sizeof(chosen[0]) && status == VKMHA_OK; i++) {
         if (chosen[i].elements > 0) {

@@ -82,8 +82,7 @@ vkmha_workspace vkmha_workspace_measure(const vkmha_layer_params *layer,
         .attention =
             layer->attention_only && !moves_output(layer, plan) ? 0 : queries * value_pitch,
         .rows = vkmha_leaves_rows(plan)
-                    ? plan->batch_size * plan->query_len * layer->num_heads *
-                          VKMHA_STATE_FLOATS(plan->has_statistics ? VKMHA_CLASS_STATISTICS : 0)
+                    ? plan->batch_size * plan->query_len * layer->num_heads * VKMHA_TOLD_FLOATS
                     : 0,
     };
 }

@@ -238,7 +238,7 @@ static void lay_out_inspect(const vkmha_limits *limits, uint32_t head_dim, uint3
     tile->rows = ROWS;
     tile->columns = tile->constants.WORKGROUP;
     tile->trips_base = 64;
-    tile->trips_per_unit = 1 + (1 + ROWS) * ceil_div(head_dim, 4); /* a unit: ROWS rows */
+    tile->trips_per_unit = 2 + ROWS + (1 + ROWS) * ceil_div(head_dim, 4); /* a unit: ROWS rows */
 }
 
 static void lay_out_summarize(const vkmha_limits *limits, uint32_t head_dim, uint32_t v_head_dim,

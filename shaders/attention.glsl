@@ -72,6 +72,12 @@ VKMHA_DEFINE_LOAD(key, VKMHA_BIND_KEY, VECTOR_A)
 VKMHA_DEFINE_LOAD(value, VKMHA_BIND_VALUE, VECTOR_B)
 VKMHA_DEFINE_LOAD(result, VKMHA_BIND_OUTPUT, VECTOR_C) /* always fp32 */
 
+/* A VKMHA_TELL_. */
+uint tell()
+{
+    return push.flags >> VKMHA_TELL_SHIFT;
+}
+
 uint head_dim()
 {
     return options.head_dim;
@@ -285,7 +291,7 @@ uint result_row(uint i)
 uint told_row(uint i)
 {
     const uint head = gl_WorkGroupID.z * options.num_heads + gl_WorkGroupID.y;
-    return push.state_base + STATE_FLOATS * (head * options.query_len + i);
+    return push.state_base + VKMHA_TOLD_FLOATS * (head * options.query_len + i);
 }
 
 /* ---- Masks and scores ---- */
@@ -376,19 +382,6 @@ float scaled_score(float product)
         score = options.softcap * bounded_tanh(score / options.softcap);
     }
     return score;
-}
-
-/* Of a query row with bias_k of its head. */
-float bias_key_product(uint query_row)
-{
-    const uint head_vectors = ceil_div(head_dim(), 4u);
-    const uint key = options.bias_k / 4u + layer_head() / options.group_size * head_vectors;
-    float product = 0.0;
-    for (uint k = 0u; k < head_vectors; k++) {
-        product =
-            dot_add(load_query(query_row, 4u * k, head_dim()), table_vectors[key + k], product);
-    }
-    return product;
 }
 
 const float LOWEST_EXPONENT = -88.0; /* e^-88 is below the normal numbers */

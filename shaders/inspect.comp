@@ -9,7 +9,7 @@
  * left, FLAG_FIRST aside: the same order and bits for any cut. A key mass takes all rows of the
  * dispatch in one workgroup.
  * Shared memory: none. Barriers: none.
- * Trips: for ROWS rows 1 + (1 + EXTRAS * ROWS * COLUMNS) * ceil(head_dim / 4).
+ * Trips: for ROWS rows 1 + COLUMNS + ROWS * COLUMNS + (1 + ROWS * COLUMNS) * ceil(head_dim / 4).
  */
 #version 450
 #extension GL_EXT_control_flow_attributes : require
@@ -17,7 +17,7 @@
 #include "common.glsl"
 
 const uint LANES = WORKGROUP;
-const bool IS_MASS = TELL == VKMHA_TELL_KEY_MASS;
+const bool IS_MASS = MASS != 0u;
 const uint TILE_ROWS = IS_MASS ? 0x40000000u : ROWS;
 
 #include "attention.glsl"
@@ -33,14 +33,27 @@ uint num_columns()
            uint(has_option(VKMHA_OPTION_ZERO_ATTN));
 }
 
+/* The product of a query row with bias_k of its head. */
+float bias_key_product(uint query_row)
+{
+    const uint head_vectors = ceil_div(head_dim(), 4u);
+    const uint key = options.bias_k / 4u + layer_head() / options.group_size * head_vectors;
+    float product = 0.0;
+    for (uint k = 0u; k < head_vectors; k++) {
+        product =
+            dot_add(load_query(query_row, 4u * k, head_dim()), table_vectors[key + k], product);
+    }
+    return product;
+}
+
 /* The score of a column behind the keys, which every row of the sequence sees. */
-float extra_score(uint r, uint column)
+float extra_score(uint query_row, uint column)
 {
     if (!HAS_EXTRAS || !has_option(VKMHA_OPTION_BIAS_KV) || column > options.key_len) {
         return 0.0;
     }
-    const float product = bias_key_product(query_rows[r]);
-    if (TELL == VKMHA_TELL_SCORES_SCALED) {
+    const float product = bias_key_product(query_row);
+    if (tell() == VKMHA_TELL_SCORES_SCALED) {
         precise const float scaled = product * options.scale;
         return scaled;
     }
@@ -66,11 +79,12 @@ void inspect_scores(uint lane, uint step_key)
         return;
     }
     score_from_memory(lane, step_key);
-    if (TELL == VKMHA_TELL_SCORES_SCALED || TELL == VKMHA_TELL_SCORES_CAPPED) {
+    if (!IS_MASS &&
+        (tell() == VKMHA_TELL_SCORES_SCALED || tell() == VKMHA_TELL_SCORES_CAPPED)) {
         [[unroll]] for (uint i = 0u; i < ROWS * COLUMNS; i++) {
             const uint j = step_key + i % COLUMNS * LANES + lane;
             precise const float scaled = scores[i] * options.scale;
-            scores[i] = TELL == VKMHA_TELL_SCORES_SCALED ? scaled : scaled_score(scores[i]);
+            scores[i] = tell() == VKMHA_TELL_SCORES_SCALED ? scaled : scaled_score(scores[i]);
             attended[i] = j >= first_key && j < length;
         }
         return;
@@ -80,17 +94,29 @@ void inspect_scores(uint lane, uint step_key)
 
 void write_element(uint element, uint i, bool is_seen, float score)
 {
-    if (TELL == VKMHA_TELL_SCORES_MASKED) {
+    if (tell() == VKMHA_TELL_SCORES_MASKED) {
         result_words[element] = is_seen ? floatBitsToUint(score) : MINUS_INFINITY;
-    } else if (TELL == VKMHA_TELL_SCORES_SCALED || TELL == VKMHA_TELL_SCORES_CAPPED) {
+    } else if (tell() == VKMHA_TELL_SCORES_SCALED || tell() == VKMHA_TELL_SCORES_CAPPED) {
         result_floats[element] = is_seen ? score : 0.0;
     } else {
         float weight = is_seen ? weight_of(i, score) : 0.0;
-        if (TELL == VKMHA_TELL_MEAN_WEIGHTS) {
+        if (tell() == VKMHA_TELL_MEAN_WEIGHTS) {
             weight += has_flag(VKMHA_FLAG_FIRST) ? 0.0 : result_floats[element];
             weight = has_flag(VKMHA_FLAG_LAST) ? weight / float(options.mean_heads) : weight;
         }
         result_floats[element] = weight;
+    }
+}
+
+/* The lane's columns behind the keys, of the block's rows. */
+void write_extras(uint lane, uint step_key, uint block)
+{
+    for (uint j = step_key + lane; j < min(step_key + STEP, num_columns()); j += LANES) {
+        for (uint i = block; i < min(block + ROWS, push.query_count) && j >= options.key_len; i++) {
+            const uint query_row = query_base + clamped_row(i) * push.query.row_stride;
+            write_element(told_base + i * push.result.row_stride + j, i, i < row_count,
+                          extra_score(query_row, j));
+        }
     }
 }
 
@@ -120,13 +146,14 @@ void main()
                 const uint i = block + r;
                 if (IS_MASS) {
                     masses[c] += i < row_count && attended[at] ? weight_of(i, scores[at]) : 0.0;
-                } else if (i < push.query_count && j < num_columns()) {
-                    const bool is_extra = j >= options.key_len;
-                    const float score = is_extra ? extra_score(r, j) : scores[at];
+                } else if (i < push.query_count && j < options.key_len) {
                     write_element(told_base + i * push.result.row_stride + j, i,
-                                  i < row_count && (is_extra || attended[at]), score);
+                                  i < row_count && attended[at], scores[at]);
                 }
             }
+        }
+        if (!IS_MASS) {
+            write_extras(lane, step_key, block);
         }
     }
 

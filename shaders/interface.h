@@ -75,7 +75,7 @@
     X(10, APPEND, 0)        /* project: bits of segments that lie behind a sequence's past keys */ \
     X(11, PLACE, 0)         /* place: VKMHA_PLACE_ bits */                                         \
     X(12, TYPES, 0)         /* a vkmha_type for each storage binding: see VKMHA_TYPE_BITS */       \
-    X(13, TELL, 0)          /* inspect, summarize: a VKMHA_TELL_ */
+    X(13, MASS, 0)          /* inspect: 1: key masses, else what the flags say */
 
 /*
  * What a storage binding holds, in TYPES. Elements of 16 bits are numbered as those of 32 are: two of
@@ -119,6 +119,9 @@ typedef struct vkmha_constants {
 #define VKMHA_CLASS_EXTRAS 8u /* keys after all others: bias_k, zero attention, sinks */
 #define VKMHA_CLASS_SPLIT 16u /* a workgroup sees one chunk of keys; attention_merge joins them */
 #define VKMHA_CLASS_STATISTICS 32u /* entropy, distance and largest weight of each row */
+/* All that a score may be asked for: inspect and summarize have one pipeline for any. */
+#define VKMHA_CLASSES_TOLD                                                                         \
+    (VKMHA_CLASS_MASKS | VKMHA_CLASS_FIRSTS | VKMHA_CLASS_SCORES | VKMHA_CLASS_EXTRAS)
 
 /* place: interleaved pairs in natural features, halves in natural features */
 #define VKMHA_PLACE_ROTATE_INTERLEAVED 1u
@@ -127,13 +130,14 @@ typedef struct vkmha_constants {
 #define VKMHA_PLACE_UNPAIR 8u /* and back */
 #define VKMHA_PLACE_APPEND 16u
 
-/* What is told besides the output: inspect, for each query and key */
+/* What is told besides the output, in the flags from bit VKMHA_TELL_SHIFT on, so that one pipeline
+ * does: inspect, for each query and key */
+#define VKMHA_TELL_SHIFT 8
 #define VKMHA_TELL_WEIGHTS 0u
 #define VKMHA_TELL_MEAN_WEIGHTS 1u /* one head's, added to those before it */
 #define VKMHA_TELL_SCORES_SCALED 2u
 #define VKMHA_TELL_SCORES_CAPPED 3u
 #define VKMHA_TELL_SCORES_MASKED 4u
-#define VKMHA_TELL_KEY_MASS 5u /* added to that of earlier queries */
 /* summarize, for each query */
 #define VKMHA_TELL_LSE 0u
 #define VKMHA_TELL_STATISTICS 1u /* as vkmha_statistics orders them */
@@ -205,11 +209,12 @@ VKMHA_STRUCT(vkmha_project_push) {
  * dispatch (key_begin a multiple of VKMHA_KEY_CHUNK; key_end one too, or key_len).
  * State of a row: VKMHA_STATE_FLOATS at that many times ((z * groups_y + y) * query_count + i); of its
  * chunk c with CLASS_SPLIT: z counts on, c * groups_z + z. With OPTION_ROWS, and without CLASS_SPLIT:
- * at that many times ((z * num_heads + y) * query_len + i) from state_base, and rows that the
- * sequence does not have are rows without keys. A state: maximum, sum, sums of logarithms and
+ * VKMHA_TOLD_FLOATS at that many times ((z * num_heads + y) * query_len + i) from state_base, and rows
+ * that the sequence does not have are rows without keys. A state: maximum, sum, sums of logarithms and
  * distances (softmax.glsl); at the end, in place of these, entropy, mean distance, largest weight.
  */
-#define VKMHA_STATE_FLOATS(classes) (((classes)&VKMHA_CLASS_STATISTICS) != 0u ? 5u : 2u)
+#define VKMHA_STATE_FLOATS(classes) (((classes)&VKMHA_CLASS_STATISTICS) != 0u ? 4u : 2u)
+#define VKMHA_TOLD_FLOATS 5u
 
 VKMHA_STRUCT(vkmha_tensor_push) {
     VKMHA_U32 base;

@@ -257,13 +257,25 @@ void softmax_add_extra_keys(uint lane)
     }
     if (has_option(VKMHA_OPTION_BIAS_KV)) {
         const uint head = layer_head() / options.group_size;
+        const uint head_vectors = ceil_div(head_dim(), 4u);
         const uint value_vectors = ceil_div(v_head_dim(), 4u);
+        /* One loop for all rows: compilers unroll one a row into code that takes minutes. */
+        float products[ROWS];
+        [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+            products[r] = 0.0;
+        }
+        for (uint k = 0u; k < head_vectors; k++) {
+            const vec4 key = table_vectors[options.bias_k / 4u + head * head_vectors + k];
+            [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+                products[r] = dot_add(load_query(query_rows[r], 4u * k, head_dim()), key, products[r]);
+            }
+        }
         [[unroll]] for (uint v = 0u; v < VALUE_VECTORS; v++) {
             const uint vector = min(lane_feature(lane, v) / 4u, value_vectors - 1u);
             values[v] = table_vectors[options.bias_v / 4u + head * value_vectors + vector];
         }
         [[unroll]] for (uint r = 0u; r < ROWS; r++) {
-            const float score = scaled_score(bias_key_product(query_rows[r]));
+            const float score = scaled_score(products[r]);
             softmax_add_key(r, score < -FLT_MAX ? -FLT_MAX : score, values);
         }
     }

@@ -38,7 +38,7 @@ void main()
     const float sum = state[at + 1u];
     const uint result =
         tensor_head(push.result, gl_WorkGroupID.y) + i * push.result.row_stride;
-    if (TELL == VKMHA_TELL_LSE) {
+    if (tell() == VKMHA_TELL_LSE) {
         /* -Inf is written by its bits. */
         result_words[result] = sum != 0.0 ? floatBitsToUint(state[at] + log(sum)) : 0xff800000u;
         return;

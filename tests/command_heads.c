@@ -230,15 +230,15 @@ Test(heads, ablate_agrees_with_the_reference)
 
 Test(heads, noise_can_be_weighed_down)
 {
-    static const double factors[] = {0.5, 1.0, 4.0};
+    static const double factors[] = {0.5, 4.0};
     cr_assert_eq(run_command("ablate %s --json", DEMO), 0);
     cJSON *ablated = read_json();
-    cr_assert_eq(run_command("noise %s --json --factors 0.5,1,4", DEMO), 0);
+    cr_assert_eq(run_command("noise %s --json --factors 0.5,4", DEMO), 0);
     cJSON *document = read_json();
     for (int h = 0; h < HEADS; h++) {
         const cJSON *head = item_of(document, "heads", h);
         const double half = number_of(item_of(head, "noise", 0), "kept");
-        for (int k = 0; k < 3; k++) {
+        for (int k = 0; k < 2; k++) {
             const cJSON *row = item_of(head, "noise", k);
             const double weighed = number_of(row, "weighed_down");
             cr_expect_float_eq(number_of(row, "removed"),
@@ -288,7 +288,7 @@ Test(heads, table_agrees_with_the_reference)
                 length--;
             }
             for (int i = 0; i < length; i++) {
-                const double *row = weights + ((b * HEADS + h) * LENGTH + i) * LENGTH;
+                const double *row = weights + (size_t)((b * HEADS + h) * LENGTH + i) * LENGTH;
                 for (int j = 0; j < length; j++) {
                     entropy -= row[j] > 0.0 ? row[j] * log(row[j]) : 0.0;
                 }
@@ -349,6 +349,7 @@ static void read_picture(picture *of)
     png_read_update_info(png, info);
     cr_assert_eq(png_get_rowbytes(png, info), (size_t)3 * of->width);
     of->pixels = malloc((size_t)3 * of->width * of->height);
+    cr_assert_not_null(of->pixels);
     for (uint32_t y = 0; y < of->height; y++) {
         png_read_row(png, of->pixels + (size_t)3 * y * of->width, NULL);
     }
@@ -420,6 +421,7 @@ Test(heads, page_is_complete_in_itself)
         const size_t length = strcspn(at, "\"");
         picture of = {0};
         unsigned char *bytes = malloc(length);
+        cr_assert_not_null(bytes);
         of.size = decode(at, length, bytes);
         of.bytes = bytes;
         read_picture(&of);
@@ -453,6 +455,7 @@ static void write_checkpoint(void)
     vkmha_file *file = scratch_open_good(DEMO);
     char header[4096];
     char *data = malloc(4 * EMBED * (EMBED + 1) * 2 + 6);
+    cr_assert_not_null(data);
     size_t end = 0;
     int length = snprintf(header, sizeof(header), "{\"__metadata__\":{\"num_heads\":\"12\"}");
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

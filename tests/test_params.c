@@ -78,7 +78,7 @@ Test(params, F38_wrong_shaped_weights)
     refuse_layer(&layer, "b_q");
     layer = usual();
     layer.w_q.type = (vkmha_type)9;
-    refuse_layer(&layer, "w_q.type");
+    refuse_layer(&layer, "w_q.type 9");
     layer = usual();
     layer.w_q.row_stride = UINT64_MAX / 2;
     refuse_layer(&layer, "w_q strides");
@@ -101,6 +101,18 @@ Test(params, options_are_refused_by_name)
     layer = usual();
     layer.attention_only = true;
     refuse_layer(&layer, "embed_dim");
+    layer = usual();
+    layer.weight_type = (vkmha_type)3;
+    refuse_layer(&layer, "weight_type 3");
+    layer = usual();
+    layer.cache_type = (vkmha_type)4;
+    refuse_layer(&layer, "cache_type 4");
+    layer = (vkmha_layer_params){.num_heads = 1,
+                                 .head_dim = 4,
+                                 .attention_only = true,
+                                 .cache_type = VKMHA_TYPE_F16,
+                                 .weight_type = VKMHA_TYPE_F16};
+    refuse_layer(&layer, "weight_type");
 }
 
 static void refuse_plan(const vkmha_layer_params *layer, const vkmha_plan_params *plan,
@@ -137,6 +149,21 @@ Test(params, plans)
     plan = good;
     plan.reserved[0] = 1;
     refuse_plan(&layer, &plan, "reserved");
+    plan = good;
+    plan.query_type = (vkmha_type)3;
+    refuse_plan(&layer, &plan, "query_type 3");
+    plan = good;
+    plan.output_type = (vkmha_type)77;
+    refuse_plan(&layer, &plan, "output_type 77");
+    plan = good;
+    plan.key_len = plan.query_len;
+    plan.key_is_query = true;
+    plan.query_type = VKMHA_TYPE_F16;
+    refuse_plan(&layer, &plan, "key_type 0");
+    plan = good;
+    plan.value_is_key = true;
+    plan.value_type = VKMHA_TYPE_BF16;
+    refuse_plan(&layer, &plan, "value_type 2");
     layer.key_dim = 16;
     layer.w_k = (vkmha_matrix){.data = data, .rows = 8, .columns = 16};
     plan = good;

@@ -9,6 +9,7 @@
 
 #include "made.h"
 #include "runtime/device.h"
+#include "shaders/interface.h"
 
 static void run(const vkmha_test_made *made, const vkmha_inputs *inputs,
                 const vkmha_outputs *outputs)
@@ -386,7 +387,7 @@ static void two_heads(const vkmha_test_target *target)
     vkmha_test_unmake(&made);
     device->vk.AllocateMemory = counted.allocate;
     device->vk.FreeMemory = counted.release;
-    const uint64_t rows = (uint64_t)LENGTH * TWELVE * 8;
+    const uint64_t rows = (uint64_t)LENGTH * TWELVE * VKMHA_TOLD_FLOATS * 4;
     const bool is_once = peaks[1] - peaks[0] <= two * 4 + rows + 65536;
     /* Where the host reads device memory badly, what comes back is there twice for a moment. */
     const bool is_twice = peaks[1] - peaks[0] <= 2 * two * 4 + rows + 65536;

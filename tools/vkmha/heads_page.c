@@ -15,7 +15,8 @@ enum {
     LINE = 14,
     LEGEND = 34, /* height below a map */
     LEGEND_PIXELS = 180,
-    NUM_TICKS = 5,
+    MAX_TICKS = 5,
+    TICK_PIXELS = 40,
 };
 
 static const char style[] =
@@ -162,21 +163,34 @@ static void put_words(const page *to, const vkmha_map *map, const frame *in)
     }
 }
 
-/* Numbers of queries and keys at quarters of the sides. */
+/* As many numbers as a side has room for. */
+static uint32_t ticks_of(uint32_t pixels)
+{
+    const uint32_t fit = pixels / TICK_PIXELS;
+    return fit < 1 ? 1 : fit > MAX_TICKS ? MAX_TICKS : fit;
+}
+
+/* Numbers of queries and keys, evenly from the first to the last. */
 static void put_ticks(const page *to, const vkmha_map *map, const frame *in)
 {
-    for (uint32_t t = 0; t < NUM_TICKS; t++) {
-        const uint64_t query = (map->num_queries - 1) * t / (NUM_TICKS - 1);
-        const uint64_t key = (map->num_keys - 1) * t / (NUM_TICKS - 1);
+    const uint32_t query_ticks = ticks_of(in->height);
+    for (uint32_t t = 0; t < query_ticks; t++) {
+        const uint64_t query = query_ticks > 1 ? (map->num_queries - 1) * t / (query_ticks - 1) : 0;
         const uint32_t y = in->top + (uint32_t)(query / map->block) * in->scale + in->scale / 2;
-        const uint32_t x = in->left + (uint32_t)(key / map->block) * in->scale + in->scale / 2;
         fprintf(to->stream,
                 "<text x=\"%" PRIu32 "\" y=\"%" PRIu32 "\" text-anchor=\"end\">%" PRIu64
-                "</text>\n<text x=\"%" PRIu32 "\" y=\"%" PRIu32 "\" text-anchor=\"%s\">%" PRIu64
                 "</text>\n",
-                in->left - 4, y + 4, query, x, in->top - 4,
+                in->left - 4, y + 4, query);
+    }
+    const uint32_t key_ticks = ticks_of(in->width);
+    for (uint32_t t = 0; t < key_ticks; t++) {
+        const uint64_t key = key_ticks > 1 ? (map->num_keys - 1) * t / (key_ticks - 1) : 0;
+        const uint32_t x = in->left + (uint32_t)(key / map->block) * in->scale + in->scale / 2;
+        fprintf(to->stream,
+                "<text x=\"%" PRIu32 "\" y=\"%" PRIu32 "\" text-anchor=\"%s\">%" PRIu64 "</text>\n",
+                x, in->top - 4,
                 t == 0               ? "start"
-                : t == NUM_TICKS - 1 ? "end"
+                : t == key_ticks - 1 ? "end"
                                      : "middle",
                 key);
     }

@@ -305,7 +305,8 @@ static double median_of(const noise_row *rows, uint32_t num_heads, uint32_t num_
                         size_t offset, double *scratch)
 {
     for (uint32_t i = 0; i < num_heads; i++) {
-        memcpy(&scratch[i], (const char *)&rows[i * num_factors + k] + offset, sizeof(double));
+        memcpy(&scratch[i], (const char *)&rows[(size_t)i * num_factors + k] + offset,
+               sizeof(double));
     }
     qsort(scratch, num_heads, sizeof(double), compare_numbers);
     return 0.5 * (scratch[(num_heads - 1) / 2] + scratch[num_heads / 2]);
@@ -349,9 +350,9 @@ static void tell_heads(const noise_options *options, const noise_row *rows, uint
         printf("   %15s", title);
     }
     for (uint32_t i = 0; i < num_heads; i++) {
-        printf("\n  %4" PRIu32 "  %7.4f", i, rows[i * options->num_factors].removed);
+        printf("\n  %4" PRIu32 "  %7.4f", i, rows[(size_t)i * options->num_factors].removed);
         for (uint32_t k = 0; k < options->num_factors; k++) {
-            const noise_row *row = &rows[i * options->num_factors + k];
+            const noise_row *row = &rows[(size_t)i * options->num_factors + k];
             printf("   %6.3f / %6.4f", row->kept, row->weighed);
         }
     }
@@ -373,7 +374,7 @@ static int tell(const noise_state *state, uint32_t first, uint32_t num_heads, do
             cJSON_AddNumberToObject(head, "head", first + i);
             list = cJSON_AddArrayToObject(head, "noise");
             for (uint32_t k = 0; k < options->num_factors; k++) {
-                tell_row(options->factors[k], &rows[i * options->num_factors + k], list);
+                tell_row(options->factors[k], &rows[(size_t)i * options->num_factors + k], list);
             }
             cJSON_AddItemToArray(heads, head);
         }
@@ -415,8 +416,8 @@ static vkmha_status measure_heads(noise_state *state, uint32_t first, uint32_t n
     }
     for (uint32_t i = 0; status == VKMHA_OK && i < num_heads; i++) {
         vkmha_progress_show(&progress, "head", i, num_heads);
-        status = measure_head(state, first + i, &state->rows[i * num_factors]);
-        if (status == VKMHA_OK && !isfinite(state->rows[i * num_factors].removed)) {
+        status = measure_head(state, first + i, &state->rows[(size_t)i * num_factors]);
+        if (status == VKMHA_OK && !isfinite(state->rows[(size_t)i * num_factors].removed)) {
             status = vkmha_tool_fail(state->error, VKMHA_ERROR_INVALID_ARGUMENT,
                                      "the layer's output is 0 or not finite: no change can be "
                                      "measured (head %" PRIu32 ")",

@@ -144,45 +144,42 @@ static vkmha_status mark_heads(const pruning *work, part *marked, uint32_t axis,
     return VKMHA_OK;
 }
 
-/* The tensor that a view of the layer lies in. */
-static vkmha_status find_view(const pruning *work, const void *data, part **found)
+/* The tensor that a view of the layer lies in, and where in it; NULL where none does. */
+static part *find_view(const pruning *work, const void *data, uint64_t *offset)
 {
     for (uint64_t i = 0; i < work->num_parts; i++) {
         const vkmha_tensor *tensor = work->parts[i].tensor;
         const char *begin = tensor->data;
         if ((const char *)data >= begin && (const char *)data < begin + tensor->size_bytes) {
-            *found = &work->parts[i];
-            return VKMHA_OK;
+            *offset = (uint64_t)((const char *)data - begin) / bytes_of(tensor);
+            return &work->parts[i];
         }
     }
-    return refuse(work, VKMHA_ERROR_UNSUPPORTED, "does not hold the layer's weights itself");
+    return NULL;
 }
 
+/* is_input: the heads are the matrix's columns, as w_o's, and not its rows. */
 static vkmha_status mark_view(const pruning *work, const vkmha_matrix *matrix,
                               const vkmha_vector *bias, bool is_input, bool is_kv, uint64_t size)
 {
-    part *marked = NULL;
-    vkmha_status status = find_view(work, matrix->data, &marked);
-    if (status != VKMHA_OK) {
-        return status;
+    uint64_t offset = 0;
+    part *marked = find_view(work, matrix->data, &offset);
+    if (!marked) {
+        return refuse(work, VKMHA_ERROR_UNSUPPORTED, "does not hold the layer's weights itself");
     }
     const bool is_transposed = matrix->row_stride == 1 && matrix->column_stride > 1;
     const uint64_t pitch = matrix->row_stride ? matrix->row_stride : matrix->columns;
-    const uint64_t offset =
-        (uint64_t)((const char *)matrix->data - (const char *)marked->tensor->data) /
-        bytes_of(marked->tensor);
     const uint64_t first = is_input ? 0 : is_transposed ? offset : offset / pitch;
-    status = mark_heads(work, marked, is_transposed == is_input ? 0 : 1, first, is_kv, size);
+    const vkmha_status status =
+        mark_heads(work, marked, is_transposed == is_input ? 0 : 1, first, is_kv, size);
     if (status != VKMHA_OK || is_input || !bias->data) {
         return status;
     }
-    status = find_view(work, bias->data, &marked);
-    return status == VKMHA_OK ? mark_heads(work, marked, 0,
-                                           (uint64_t)((const char *)bias->data -
-                                                      (const char *)marked->tensor->data) /
-                                               bytes_of(marked->tensor),
-                                           is_kv, size)
-                              : status;
+    marked = find_view(work, bias->data, &offset);
+    if (!marked) {
+        return refuse(work, VKMHA_ERROR_UNSUPPORTED, "does not hold the layer's biases itself");
+    }
+    return mark_heads(work, marked, 0, offset, is_kv, size);
 }
 
 static vkmha_status mark_weights(const pruning *work)

@@ -1,5 +1,6 @@
 /* Sizes and options of random problems. */
 #include "shape.h"
+#include "stored.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -291,6 +292,38 @@ static void mark_options(vkmha_shape *shape)
     }
 }
 
+static void mark_types(vkmha_shape *shape)
+{
+    const vkmha_layer_params *layer = &shape->problem.layer;
+    const vkmha_plan_params *plan = &shape->problem.plan;
+    const vkmha_type kept = vkmha_problem_kept_type(&shape->problem);
+    const vkmha_type inputs[] = {plan->query_type, plan->key_type, plan->value_type};
+    for (uint32_t i = 0; i < 3; i++) {
+        if (inputs[i] != VKMHA_TYPE_F32) {
+            vkmha_shape_mark(shape, inputs[i] == VKMHA_TYPE_F16 ? VKMHA_FEATURE_INPUT_F16
+                                                                : VKMHA_FEATURE_INPUT_BF16);
+        }
+        if (inputs[i] != inputs[0]) {
+            vkmha_shape_mark(shape, VKMHA_FEATURE_INPUT_TYPES);
+        }
+    }
+    const struct {
+        vkmha_type type;
+        vkmha_feature half;
+        vkmha_feature brain;
+    } stored[] = {
+        {plan->output_type, VKMHA_FEATURE_OUTPUT_F16, VKMHA_FEATURE_OUTPUT_BF16},
+        {kept, VKMHA_FEATURE_KEPT_F16, VKMHA_FEATURE_KEPT_BF16},
+        {layer->weight_type, VKMHA_FEATURE_DEVICE_F16, VKMHA_FEATURE_DEVICE_BF16},
+    };
+    for (size_t i = 0; i < sizeof(stored) / sizeof(stored[0]); i++) {
+        if (stored[i].type != VKMHA_TYPE_F32) {
+            vkmha_shape_mark(shape,
+                             stored[i].type == VKMHA_TYPE_F16 ? stored[i].half : stored[i].brain);
+        }
+    }
+}
+
 /* Fields that equal their default may be left 0. */
 static void leave_defaults(vkmha_random *random, vkmha_layer_params *layer)
 {
@@ -324,11 +357,13 @@ vkmha_status vkmha_shape_create(uint64_t seed, uint64_t without, vkmha_shape *sh
         vkmha_shape_draw_options(shape) && vkmha_shape_fill_masks(shape) && vkmha_shape_fill(shape);
     mark_sizes(shape);
     mark_options(shape);
+    mark_types(shape);
     leave_defaults(&random, &problem->layer);
     if (!has_memory) {
         vkmha_shape_finish(shape);
         return vkmha_tool_fail(error, VKMHA_ERROR_OUT_OF_MEMORY, "out of memory");
     }
+    vkmha_problem_round(problem);
     return VKMHA_OK;
 }
 

@@ -123,6 +123,15 @@ bool vkmha_random_chance(vkmha_random *random, uint32_t percent);
     X(STRIDE_0, "batch stride 0")                                                                  \
     X(FUSED_QKV, "query, key, value in one memory")                                                \
     X(FUSED_KV, "key, value in one memory")                                                        \
+    X(INPUT_F16, "an input in fp16")                                                               \
+    X(INPUT_BF16, "an input in bf16")                                                              \
+    X(INPUT_TYPES, "inputs of several types")                                                      \
+    X(OUTPUT_F16, "output in fp16")                                                                \
+    X(OUTPUT_BF16, "output in bf16")                                                               \
+    X(KEPT_F16, "past, present in fp16")                                                           \
+    X(KEPT_BF16, "past, present in bf16")                                                          \
+    X(DEVICE_F16, "weights kept in fp16")                                                          \
+    X(DEVICE_BF16, "weights kept in bf16")                                                         \
     X(SAME_REPEATED, "same bits: again")                                                           \
     X(SAME_CUT, "same bits: other work limit")                                                     \
     X(SAME_ALONE, "same bits: alone")                                                              \
@@ -182,6 +191,7 @@ const char *vkmha_feature_text(vkmha_feature feature);
     X(CONTRIBUTIONS, "contributions")                                                              \
     X(GATE_GRADIENTS, "gate_gradients")                                                            \
     X(STRIDES, "strides")                                                                          \
+    X(TYPES, "types")                                                                              \
     X(WORK_LIMIT, "work_limit")                                                                    \
     X(WEIGHT_TYPES, "weight_types")                                                                \
     X(BIASES, "biases")                                                                            \

@@ -427,6 +427,29 @@ static void draw_gates(vkmha_filler *fill)
     problem->inputs.head_gates = gates;
 }
 
+/* Of each tensor, and of none that is not there. */
+static void draw_types(vkmha_filler *fill)
+{
+    static const vkmha_type types[] = {VKMHA_TYPE_F32, VKMHA_TYPE_F16, VKMHA_TYPE_F16,
+                                       VKMHA_TYPE_BF16};
+    vkmha_type drawn[6];
+    for (uint32_t i = 0; i < 6; i++) {
+        drawn[i] = types[vkmha_random_below(&fill->family, sizeof(types) / sizeof(types[0]))];
+    }
+    const bool is_alike = vkmha_random_chance(&fill->family, 40);
+    if (!vkmha_filler_takes_young(fill, VKMHA_OPTION_TYPES, 45)) {
+        return;
+    }
+    vkmha_layer_params *layer = &fill->shape->problem.layer;
+    vkmha_plan_params *plan = &fill->shape->problem.plan;
+    plan->query_type = drawn[0];
+    plan->key_type = plan->key_is_query || is_alike ? drawn[0] : drawn[1];
+    plan->value_type = plan->value_is_key || is_alike ? plan->key_type : drawn[2];
+    plan->output_type = is_alike ? drawn[0] : drawn[3];
+    layer->cache_type = is_alike ? drawn[0] : drawn[4];
+    layer->weight_type = layer->attention_only ? VKMHA_TYPE_F32 : drawn[5];
+}
+
 static void draw_work_limit(vkmha_filler *fill)
 {
     vkmha_problem *problem = &fill->shape->problem;
@@ -536,6 +559,7 @@ bool vkmha_shape_draw_options(vkmha_shape *shape)
         [VKMHA_OPTION_CONTRIBUTIONS] = vkmha_shape_draw_contributions,
         [VKMHA_OPTION_GATE_GRADIENTS] = vkmha_shape_draw_gate_gradients,
         [VKMHA_OPTION_STRIDES] = vkmha_shape_draw_strides,
+        [VKMHA_OPTION_TYPES] = draw_types,
         [VKMHA_OPTION_WORK_LIMIT] = draw_work_limit,
     };
     bool has_memory = true;

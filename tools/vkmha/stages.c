@@ -1,4 +1,5 @@
 /* Each stage of a run against the reference fed the device's own inputs of that stage. */
+#include "stored.h"
 #include "verify.h"
 
 #include <string.h>
@@ -26,6 +27,7 @@ vkmha_status vkmha_verify_projection(const vkmha_projection *projection, uint64_
     if (is_exact && count > 0) {
         memset(ready.bound, 0, (size_t)count * sizeof(double));
     }
+    vkmha_stored_round(projection->type, count, ready.expected, ready.bound);
     vkmha_judge(verdict, projection->stage, projection->axes, ready.got, ready.expected,
                 ready.bound, !is_exact);
     return VKMHA_OK;
@@ -46,8 +48,7 @@ vkmha_status vkmha_verify_attention(const vkmha_problem *stage, const vkmha_chai
     if (status == VKMHA_OK) {
         vkmha_reference_outputs outputs = {.output = ready.expected, .output_bound = ready.bound};
         vkmha_told_fill(&answers, &outputs);
-        status = vkmha_reference_run(&stage->layer, &stage->plan, &stage->inputs, chains, NULL,
-                                     &outputs, error);
+        status = vkmha_stored_reference(stage, chains, &outputs, pool, error);
     }
     if (status == VKMHA_OK) {
         vkmha_judge(verdict, name, vkmha_output_axes(stage), ready.got, ready.expected, ready.bound,
@@ -69,6 +70,7 @@ vkmha_problem vkmha_attention_problem(const vkmha_problem *problem, const vkmha_
     layer->key_dim = 0;
     layer->value_dim = 0;
     layer->output_dim = 0;
+    layer->weight_type = VKMHA_TYPE_F32;
     layer->w_q = layer->w_k = layer->w_v = layer->w_o = (vkmha_matrix){0};
     layer->b_q = layer->b_k = layer->b_v = layer->b_o = (vkmha_vector){0};
     layer->rope = (vkmha_rope){0}; /* the projected tensors are turned already */
@@ -81,6 +83,8 @@ vkmha_problem vkmha_attention_problem(const vkmha_problem *problem, const vkmha_
     stage.inputs.output_gradient = NULL;
     stage.plan.key_is_query = false;
     stage.plan.value_is_key = false;
+    stage.plan.query_type = stage.plan.key_type = stage.plan.value_type = VKMHA_TYPE_F32;
+    stage.plan.output_type = VKMHA_TYPE_F32;
     stage.plan.query_strides = stage.plan.key_strides = (vkmha_strides){0};
     stage.plan.value_strides = stage.plan.output_strides = (vkmha_strides){0};
     stage.inputs.query = results->projected_query;
@@ -190,6 +194,7 @@ vkmha_status vkmha_projections_of(const vkmha_problem *problem, const vkmha_resu
         .positions = key_positions,
         .head_dim = layer->head_dim,
         .axes = {{batch, keys, sizes.num_kv_heads, layer->head_dim}, "bjhd"},
+        .type = vkmha_problem_kept_type(problem),
         .got = results->projected_key,
     };
     projections[2] = (vkmha_projection){
@@ -199,6 +204,7 @@ vkmha_status vkmha_projections_of(const vkmha_problem *problem, const vkmha_resu
         .weight = &layer->w_v,
         .bias = &layer->b_v,
         .axes = {{batch, keys, sizes.num_kv_heads, sizes.v_head_dim}, "bjhd"},
+        .type = vkmha_problem_kept_type(problem),
         .got = results->projected_value,
     };
     projections[3] = (vkmha_projection){
@@ -207,6 +213,7 @@ vkmha_status vkmha_projections_of(const vkmha_problem *problem, const vkmha_resu
         .rows = sizes.query_rows,
         .weight = &layer->w_o,
         .bias = &layer->b_o,
+        .type = problem->plan.output_type,
         .axes = vkmha_output_axes(problem),
         .got = results->output,
     };

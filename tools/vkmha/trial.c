@@ -1,3 +1,4 @@
+#include "stored.h"
 #include "verify.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@ enum {
     GUARD = 16, /* elements past an output's end that must survive */
 };
 
-static const float guard_value = -1234.5f;
+static const float guard_value = -1232.0f; /* exact in every type */
 
 vkmha_status vkmha_trial_create(vkmha_device *device, const vkmha_problem *problem,
                                 const char *project_kernel, const char *attention_kernel,
@@ -169,7 +170,8 @@ vkmha_status vkmha_trial_run(const vkmha_trial *trial, const vkmha_problem *prob
         .stage_ns = trial->has_times ? results->stage_ns : NULL,
     };
     vkmha_told_outputs(results->told, &outputs);
-    const vkmha_status status = vkmha_run(trial->plan, &problem->inputs, &outputs, error);
+    const vkmha_status status =
+        vkmha_stored_run(trial->plan, problem, &outputs, GUARD, pool, error);
     if (status != VKMHA_OK) {
         return status;
     }

@@ -1,3 +1,4 @@
+#include "stored.h"
 #include "verify.h"
 
 #include <inttypes.h>
@@ -308,8 +309,7 @@ vkmha_status vkmha_verify(const vkmha_problem *problem, const vkmha_trial *trial
         .present_value_bound = whole.present_value.bound,
     };
     vkmha_told_fill(&whole.told, &reference);
-    status = vkmha_reference_run(&problem->layer, &problem->plan, &problem->inputs, chains, NULL,
-                                 &reference, error);
+    status = vkmha_stored_reference(problem, chains, &reference, pool, error);
     if (status == VKMHA_OK && expected) {
         status = verify_case(problem, results, &whole, expected, pool, verdict, error);
     }

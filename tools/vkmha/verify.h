@@ -107,6 +107,7 @@ typedef struct vkmha_projection {
     const vkmha_rope *rope;
     const int32_t *positions; /* [rows] */
     uint32_t head_dim;
+    vkmha_type type;  /* that the results are stored in */
     vkmha_axes axes;  /* of `got` */
     const float *got; /* [rows, weight->rows] */
 } vkmha_projection;
