@@ -90,18 +90,23 @@ static double most_sum(const vkmha_reference *reference, const vkmha_row_sums *s
 
 /*
  * exp(score - maximum) / sum of a score that is off by `slack` at most: kernels make it once more,
- * from a second score, with the maximum and the sum of the first.
+ * from a second score, with the maximum and the sum of the first. The second may be over the first,
+ * and so over that maximum, by what both are off; but where that is much, scores are still made so
+ * alike that it is by no more than 1.
  */
 static double weight_bound(const vkmha_row_sums *sums, double most, double score, double slack)
 {
     const double exponent = score - sums->maximum;
     const double distance = fmax(sums->ceiling - score, 0.0) + slack;
     const double off = slack + vkmha_exp_error(distance, 1.0);
-    const double least = least_sum(sums);
     const double weight = exp(exponent) / sums->sum;
-    const double high = exp(fmin(exponent + off, 700.0)) / least * (1.0 + 6.0 * VKMHA_UNIT);
+    /* A kernel's sum is at least the weight of its own maximum. */
+    const double over =
+        exp(fmin(2.0 * slack, 1.0) + vkmha_exp_error(1.0, 1.0)) / (1.0 - fmin(sums->rounding, 1.0));
+    const double high =
+        fmin(exp(fmin(exponent + off, 700.0)) / least_sum(sums), over) * (1.0 + 8.0 * VKMHA_UNIT);
     const double low = exp(exponent - off) / most * (1.0 - 6.0 * VKMHA_UNIT);
-    const double bound = fmax(high - weight, weight - low) + VKMHA_FLUSH * (1.0 + 2.0 / least);
+    const double bound = fmax(high - weight, weight - low) + 4.0 * VKMHA_FLUSH;
     return isfinite(weight) ? bound : INFINITY;
 }
 

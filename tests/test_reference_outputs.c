@@ -111,10 +111,12 @@ static void fp32_row(const vkmha_setup *setup, const vkmha_seen_row *row, uint64
     vkmha_online whole = keys;
     add_further(setup, row, is_backward, &whole);
     told[TOLD_LSE][at] = whole.sum > 0.0f ? whole.maximum + logf(whole.sum) : -INFINITY;
-    /* The second pass sums its scores the usual way. */
+    /* The second pass sums its scores the usual way, unless they are so large that this would show.
+     */
+    const bool is_backward_again = is_backward && setup->size > 10.0f;
     for (uint64_t j = 0; j < counts.columns; j++) {
         const bool is_seen = j < counts.keys ? is_allowed(setup, row, j) : row->is_there;
-        const float score = is_seen ? fp32_score(setup, row, j, false) : -INFINITY;
+        const float score = is_seen ? fp32_score(setup, row, j, is_backward_again) : -INFINITY;
         weights[j] = is_seen ? expf(score - whole.maximum) / whole.sum : 0.0f;
     }
     float *statistics = told[TOLD_STATISTICS] + at * STATISTICS;

@@ -498,6 +498,7 @@ static const vkmha_setup setups[] = {
      1.0f},
     {"large scores", {LAYER, FURTHER}, {PLAN}, {0}, 6.0f},
     {"scores of 1e6", {LAYER}, {PLAN, CAUSAL}, {0}, 1000.0f},
+    {"scores of 1e12", {LAYER, FURTHER, .sinks = sinks}, {PLAN, CAUSAL}, {0}, 1e6f},
 };
 
 /* Random tensors, and a mask in which half of the second query's keys and all of the third's are

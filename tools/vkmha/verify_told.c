@@ -66,9 +66,10 @@ void vkmha_judge_told(const vkmha_problem *problem, vkmha_told_answers *answers,
 
 /* ---- Statistics of weights ----------------------------------------------------------------- */
 
+/* NaN stays. */
 static double entropy_term(double weight)
 {
-    return weight > 0.0 ? -weight * log(weight) : 0.0;
+    return weight <= 0.0 ? 0.0 : -weight * log(weight);
 }
 
 /* How far the term may be off where the weight is by `off`; it is concave, with its top at 1 / e.
@@ -95,7 +96,8 @@ static void statistics_of(const vkmha_problem_item *item, uint64_t i, uint64_t k
         const double distance = fabs((double)((int64_t)j - position));
         statistics[0] += entropy_term(weight);
         bounds[0] += entropy_term_off(weight, off[j]);
-        statistics[1] = weight <= statistics[1] ? statistics[1] : weight; /* NaN stays */
+        const bool is_larger = !(weight <= statistics[1]) && !isnan(statistics[1]); /* NaN stays */
+        statistics[1] = is_larger ? weight : statistics[1];
         largest_off = fmax(largest_off, off[j]);
         statistics[2] += weight * distance;
         bounds[2] += off[j] * distance;
