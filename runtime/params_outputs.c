@@ -110,6 +110,9 @@ void vkmha_told_sizes(const vkmha_layer_params *layer, const vkmha_plan_params *
         plan->num_chosen_queries ? plan->num_chosen_queries : plan->query_len;
     const uint64_t one_head = batch * sizes->chosen_queries * sizes->columns;
     const uint64_t chosen = one_head * sizes->chosen_heads;
+    if (sizes->query_rows == 0) {
+        return; /* nothing is told of no queries */
+    }
     sizes->lse = plan->has_lse ? rows : 0;
     sizes->weights = plan->has_weights ? chosen : 0;
     sizes->mean_weights = plan->has_mean_weights ? one_head : 0;

@@ -44,6 +44,9 @@ static void add(double *values, double *bounds, uint64_t at, double value, doubl
 
 void vkmha_reference_tell_nothing(const vkmha_reference *reference)
 {
+    if (reference->sizes.query_rows == 0) {
+        return;
+    }
     const vkmha_plan_params *plan = reference->plan;
     const vkmha_sizes *sizes = &reference->sizes;
     const vkmha_reference_outputs *outputs = reference->outputs;
@@ -418,6 +421,9 @@ static void tell_statistics(const vkmha_reference *reference, const vkmha_row *r
 void vkmha_reference_tell_row(const vkmha_reference *reference, const vkmha_row *row,
                               const vkmha_row_sums *sums)
 {
+    if (reference->sizes.query_rows == 0) {
+        return; /* nothing is told of no queries */
+    }
     const vkmha_reference_outputs *outputs = reference->outputs;
     const bool has_lse = outputs->lse || outputs->lse_bound;
     const bool has_statistics = outputs->statistics || outputs->statistics_bound;

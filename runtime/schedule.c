@@ -202,6 +202,13 @@ static vkmha_status check_tensors(const vkmha_planner *planner)
                    {"past_value", sizes->past_value * kept_bytes},
                    {"present_key", sizes->present_key * kept_bytes},
                    {"present_value", sizes->present_value * kept_bytes},
+                   {"output_gradient", sizes->output_gradient * 4},
+                   {"lse", sizes->lse * 4},
+                   {"weights", sizes->weights * 4},
+                   {"mean_weights", sizes->mean_weights * 4},
+                   {"scores", sizes->scores * 4},
+                   {"statistics", sizes->statistics * 4},
+                   {"key_mass", sizes->key_mass * 4},
                    {"positions", sizes->positions * 4}};
     for (size_t i = 0; i < sizeof(tensors) / sizeof(tensors[0]); i++) {
         if (tensors[i].bytes > planner->limits->max_allocation_bytes) {

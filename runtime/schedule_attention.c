@@ -112,7 +112,8 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_attention *atte
     }
     /* Cutting over keys carries state, so it comes last: only where a tile's rows alone are too
      * much. */
-    const uint64_t needed = vkmha_needed_keys(planner, box);
+    const uint64_t needed =
+        attention->is_told ? attention->told_keys : vkmha_needed_keys(planner, box);
     const uint64_t keys = needed < attention->max_keys ? needed : attention->max_keys;
     if (vkmha_attention_work(planner, box, keys) > planner->max_work) {
         return next != TOO_LARGE ? next : FITS;

@@ -18,6 +18,7 @@ typedef struct vkmha_attention {
     /* What is told besides the output, another pass with `output` its target: schedule_tell.c. */
     bool is_told;
     uint32_t tell_flags;
+    uint64_t told_keys; /* keys that are worked on for each query */
     uint64_t key_tiles; /* workgroups along x that a tile of rows takes; attention itself: 1 */
     uint64_t max_rows;  /* that one dispatch may take */
 } vkmha_attention;

@@ -21,6 +21,7 @@ static uint32_t option_bits(const vkmha_planner *planner)
         {layer->add_zero_attn, VKMHA_OPTION_ZERO_ATTN},
         {plan->has_head_gates, VKMHA_OPTION_GATES},
         {vkmha_leaves_rows(plan), VKMHA_OPTION_ROWS},
+        {vkmha_leaves_rows(plan) || plan->scores != VKMHA_SCORES_NONE, VKMHA_OPTION_TOLD},
     };
     uint32_t bits = planner->packing->tables.options;
     for (size_t i = 0; i < sizeof(options) / sizeof(options[0]); i++) {

@@ -11,6 +11,8 @@ bool vkmha_leaves_rows(const vkmha_plan_params *plan)
            plan->has_key_mass;
 }
 
+enum { SUMMARIZED_KEYS = 5 }; /* whose weights are among a row's statistics */
+
 /* ---- One dispatch ---- */
 
 vkmha_status vkmha_emit_told(vkmha_planner *planner, const vkmha_attention *attention,
@@ -30,6 +32,7 @@ vkmha_status vkmha_emit_told(vkmha_planner *planner, const vkmha_attention *atte
     vkmha_attention_set_keys(planner, attention, box, 0, planner->sizes.all_keys,
                              attention->tell_flags | (is_sum && is_first ? VKMHA_FLAG_FIRST : 0),
                              &step);
+    step.work = vkmha_attention_work(planner, box, attention->told_keys);
     const vkmha_tile *tile = &attention->tile;
     const uint64_t blocks = is_sum ? (box->rows + tile->constants.ROWS - 1) / tile->constants.ROWS : 1;
     step.loop_trips = tile->trips_base + tile->trips_per_unit * blocks;
@@ -119,6 +122,10 @@ static vkmha_status tell_chosen(vkmha_planner *planner, const vkmha_attention *a
     const bool is_mean = tell == VKMHA_TELL_MEAN_WEIGHTS;
     vkmha_attention told;
     vkmha_status status = prepare_told(planner, attention, VKMHA_KERNEL_INSPECT, &told);
+    if (status != VKMHA_OK) {
+        return status;
+    }
+    told.told_keys = sizes->columns;
     told.key_tiles = tiles_of(sizes->columns, &told.tile);
     told.tell_flags = tell << VKMHA_TELL_SHIFT;
     told.tensors.output = (vkmha_view){
@@ -155,6 +162,7 @@ static vkmha_status tell_rows(vkmha_planner *planner, const vkmha_attention *att
         return status;
     }
     told.tell_flags = tell << VKMHA_TELL_SHIFT;
+    told.told_keys = SUMMARIZED_KEYS;
     told.tensors.output = vkmha_heads_view(resource, VKMHA_TYPE_F32, 0, num_heads,
                                             plan->query_len, features);
     return vkmha_attention_cut(planner, &told, &all);
@@ -175,6 +183,7 @@ static vkmha_status tell_masses(vkmha_planner *planner, const vkmha_attention *a
     }
     vkmha_tile *tile = &told.tile;
     tile->constants.MASS = 1;
+    told.told_keys = all_keys;
     told.key_tiles = tiles_of(all_keys, tile);
     told.max_rows = limit == 0
                         ? UINT64_MAX

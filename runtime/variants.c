@@ -237,7 +237,7 @@ static void lay_out_inspect(const vkmha_limits *limits, uint32_t head_dim, uint3
     tile->constants.COLUMNS = 1;
     tile->rows = ROWS;
     tile->columns = tile->constants.WORKGROUP;
-    tile->trips_base = 64;
+    tile->trips_base = 64 + 1 + ROWS * (1 + ceil_div(head_dim, 4)); /* columns behind the keys */
     tile->trips_per_unit = 2 + ROWS + (1 + ROWS) * ceil_div(head_dim, 4); /* a unit: ROWS rows */
 }
 

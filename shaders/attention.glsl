@@ -195,7 +195,7 @@ void begin_sequence()
         length = uint(clamp(keys.y, 0, int(room)));
         first_position = int(push.first_query) + clamp(keys.z, -MOST_OFFSET, MOST_OFFSET);
     }
-    if (head_gate() == 0.0 && !has_option(VKMHA_OPTION_ROWS)) {
+    if (head_gate() == 0.0 && !has_option(VKMHA_OPTION_TOLD)) {
         length = 0u;
     }
     left_reach = has_option(VKMHA_OPTION_WINDOW_LEFT) ? options.window_left : FAR;

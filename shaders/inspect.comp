@@ -58,7 +58,7 @@ float extra_score(uint query_row, uint column)
         return scaled;
     }
     const float score = scaled_score(product);
-    return score < -FLT_MAX ? -FLT_MAX : score;
+    return tell() != VKMHA_TELL_SCORES_CAPPED && score < -FLT_MAX ? -FLT_MAX : score;
 }
 
 float weight_of(uint i, float score)

@@ -111,6 +111,7 @@ typedef struct vkmha_constants {
 #define VKMHA_OPTION_BIAS_KV 1024u
 #define VKMHA_OPTION_ZERO_ATTN 2048u
 #define VKMHA_OPTION_GATES 4096u
+#define VKMHA_OPTION_TOLD 16384u /* heads of gate 0 are computed: something is told of them */
 #define VKMHA_OPTION_ROWS 8192u /* rows leave their state, for what is told besides the output */
 
 #define VKMHA_CLASS_MASKS 1u  /* a mask tensor, a mask over keys */

@@ -117,6 +117,18 @@ static void gated(const vkmha_test_target *target)
         cr_assert(zero == 0.0f, "%s: a head of gate 0 gives %.9g", target->device_name,
                   (double)zero);
     }
+    /* Scores alone, which need nothing of what rows leave. */
+    plan.has_weights = false;
+    plan.has_lse = false;
+    plan.scores = VKMHA_SCORES_MASKED;
+    for (uint32_t n = 0; n < 2; n++) {
+        plan.has_head_gates = n == 1;
+        inputs.head_gates = n == 1 ? gates : NULL;
+        vkmha_test_made scored = vkmha_test_plan_of(target, open.layer, &layer, &plan);
+        run(&scored, &inputs, &(vkmha_outputs){.output = output, .scores = weights[n]});
+        vkmha_plan_destroy(scored.plan);
+    }
+    cr_assert(memcmp(weights[0], weights[1], sizeof(weights[0])) == 0);
     vkmha_plan_destroy(closed.plan);
     vkmha_test_unmake(&open);
     free(query);

@@ -434,8 +434,8 @@ typedef struct vkmha_outputs {
     void *present_key;   /* [batch_size, num_kv_heads, all keys, head_dim] of cache_type, rotated; NULL without has_present */
     void *present_value; /* [batch_size, num_kv_heads, all keys, v_head_dim] */
     /* What the plan was asked to tell, contiguous; NULL where it was not. Packed: [batch_size, ..] with query_len rows too;
-     * those that a sequence does not have are queries without keys. Columns are all keys, then those of bias_k and the zero
-     * key where the layer has them; weights are 0 where a key is not allowed or not there. */
+     * those that a sequence does not have are queries without keys. Without any query nothing is written. Columns are all
+     * keys, then those of bias_k and the zero key where the layer has them; weights are 0 where a key is not allowed or not there. */
     float *lse;          /* [batch_size, num_heads, query_len]: log(sum_j exp(score_j)); -Inf where no key is allowed */
     float *weights;      /* [batch_size, chosen heads, chosen queries, columns], before gates */
     float *mean_weights; /* [batch_size, chosen queries, columns] */
