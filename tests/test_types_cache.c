@@ -168,7 +168,7 @@ static void check_recorded(const vkmha_test_target *target, const vkmha_layer_pa
     void *query = vkmha_test_drawn(sizes->query, plan->query_type, 1);
     void *key = vkmha_test_drawn(sizes->key, plan->key_type, 2);
     void *value = vkmha_test_drawn(sizes->value, plan->value_type, 3);
-    void *expected = vkmha_test_canaries(sizes->output + 2, type);
+    void *expected = vkmha_test_canaries(sizes->output + 4, type);
     const vkmha_inputs inputs = {.query = query,
                                  .key = plan->key_is_query ? NULL : key,
                                  .value = plan->value_is_key ? NULL : value};
@@ -190,7 +190,7 @@ static void check_recorded(const vkmha_test_target *target, const vkmha_layer_pa
         {&buffers.output, VKMHA_RESOURCE_OUTPUT, NULL, 0},
         {&buffers.workspace, VKMHA_RESOURCE_WORKSPACE, NULL, 0},
     };
-    void *canaries = vkmha_test_canaries(sizes->output + 2, type);
+    void *canaries = vkmha_test_canaries(sizes->output + 4, type);
     for (uint32_t i = 0; i < 5; i++) {
         const vkmha_slot slot = vkmha_plan_slot(made.plan, tensors[i].resource);
         const bool is_output = tensors[i].resource == VKMHA_RESOURCE_OUTPUT;
