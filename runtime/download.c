@@ -107,20 +107,20 @@ void vkmha_downloads_list(const vkmha_plan *plan, const vkmha_outputs *outputs,
         (vkmha_steps){queries * layer->num_heads * pitch, layer->num_heads * pitch, pitch};
     const struct {
         void *target;
-        vkmha_resource resource;
         uint64_t elements;
+        vkmha_resource resource;
         vkmha_type type;
     } whole[] = {
-        {outputs->present_key, VKMHA_RESOURCE_PRESENT_KEY, sizes->present_key, kept},
-        {outputs->present_value, VKMHA_RESOURCE_PRESENT_VALUE, sizes->present_value, kept},
-        {outputs->lse, VKMHA_RESOURCE_LSE, sizes->lse, VKMHA_TYPE_F32},
-        {outputs->weights, VKMHA_RESOURCE_TOLD_WEIGHTS, sizes->weights, VKMHA_TYPE_F32},
-        {outputs->mean_weights, VKMHA_RESOURCE_MEAN_WEIGHTS, sizes->mean_weights, VKMHA_TYPE_F32},
-        {outputs->scores, VKMHA_RESOURCE_SCORES, sizes->scores, VKMHA_TYPE_F32},
-        {outputs->statistics, VKMHA_RESOURCE_STATISTICS, sizes->statistics, VKMHA_TYPE_F32},
-        {outputs->key_mass, VKMHA_RESOURCE_KEY_MASS, sizes->key_mass, VKMHA_TYPE_F32},
-        {outputs->contributions, VKMHA_RESOURCE_CONTRIBUTIONS, sizes->contributions, VKMHA_TYPE_F32},
-        {outputs->gate_gradients, VKMHA_RESOURCE_GATE_GRADIENTS, sizes->gate_gradients, VKMHA_TYPE_F32},
+        {outputs->present_key, sizes->present_key, VKMHA_RESOURCE_PRESENT_KEY, kept},
+        {outputs->present_value, sizes->present_value, VKMHA_RESOURCE_PRESENT_VALUE, kept},
+        {outputs->lse, sizes->lse, VKMHA_RESOURCE_LSE, VKMHA_TYPE_F32},
+        {outputs->weights, sizes->weights, VKMHA_RESOURCE_TOLD_WEIGHTS, VKMHA_TYPE_F32},
+        {outputs->mean_weights, sizes->mean_weights, VKMHA_RESOURCE_MEAN_WEIGHTS, VKMHA_TYPE_F32},
+        {outputs->scores, sizes->scores, VKMHA_RESOURCE_SCORES, VKMHA_TYPE_F32},
+        {outputs->statistics, sizes->statistics, VKMHA_RESOURCE_STATISTICS, VKMHA_TYPE_F32},
+        {outputs->key_mass, sizes->key_mass, VKMHA_RESOURCE_KEY_MASS, VKMHA_TYPE_F32},
+        {outputs->contributions, sizes->contributions, VKMHA_RESOURCE_CONTRIBUTIONS, VKMHA_TYPE_F32},
+        {outputs->gate_gradients, sizes->gate_gradients, VKMHA_RESOURCE_GATE_GRADIENTS, VKMHA_TYPE_F32},
     };
     _Static_assert(sizeof(whole) / sizeof(whole[0]) + 5 == VKMHA_NUM_DOWNLOADS,
                    "every output has a download");

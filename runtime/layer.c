@@ -86,7 +86,7 @@ static void fill_weights(const void *source, uint64_t first, uint64_t bytes, voi
             pack_column(weight_of(pack->layer, section), &pack->packing->sections[section], row,
                         begin, count, type, target);
         } else {
-            memset(target, 0, count * element_bytes);
+            memset(target, 0, (size_t)count * element_bytes);
         }
         target += (uint64_t)count * element_bytes;
         index += count;

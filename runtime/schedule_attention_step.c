@@ -85,6 +85,8 @@ vkmha_step vkmha_attention_step(const vkmha_planner *planner, const vkmha_attent
             vkmha_box_window(planner, &attention->gates, &heads, &push->gates_base);
         push->gates_batch_stride = (uint32_t)attention->gates.batch_stride;
     }
+    /* A state that is not kept: the kernel names it as written. */
+    bindings[VKMHA_BIND_STATE] = bindings[VKMHA_BIND_OUTPUT];
     if (attention->rows.row_elements > 0) {
         bindings[VKMHA_BIND_STATE] =
             vkmha_box_window(planner, &attention->rows, box, &push->state_base);
@@ -113,7 +115,7 @@ void vkmha_attention_set_keys(const vkmha_planner *planner, const vkmha_attentio
 
 uint64_t vkmha_state_bytes(const vkmha_attention *attention)
 {
-    return VKMHA_STATE_FLOATS(attention->tile.constants.CLASSES) * 4;
+    return (uint64_t)VKMHA_STATE_FLOATS(attention->tile.constants.CLASSES) * 4;
 }
 
 vkmha_range vkmha_state_range(vkmha_planner *planner, uint64_t offset, uint64_t bytes)

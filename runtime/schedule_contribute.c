@@ -140,10 +140,9 @@ static vkmha_status emit_box(vkmha_planner *planner, const vkmha_contribution *c
     bindings[VKMHA_BIND_CONTRIBUTE_WEIGHT].block = piece->block;
     push->weight_base = (uint32_t)(skip / weight_bytes);
 
-    /* The kernel names all: those that it does not reach get the input's window. */
+    /* The kernel names all: those that it does not reach get a window that it reads, or writes, as it
+     * would theirs. */
     bindings[VKMHA_BIND_CONTRIBUTE_GRADIENT] = bindings[VKMHA_BIND_CONTRIBUTE_INPUT];
-    bindings[VKMHA_BIND_CONTRIBUTE_NORMS] = bindings[VKMHA_BIND_CONTRIBUTE_INPUT];
-    bindings[VKMHA_BIND_CONTRIBUTE_PRODUCTS] = bindings[VKMHA_BIND_CONTRIBUTE_INPUT];
     push->target = vkmha_view_push(&contribution->norms, 0);
     if ((contribution->flags & VKMHA_FLAG_NORMS) != 0) {
         bindings[VKMHA_BIND_CONTRIBUTE_NORMS] =
@@ -157,6 +156,12 @@ static vkmha_status emit_box(vkmha_planner *planner, const vkmha_contribution *c
         bindings[VKMHA_BIND_CONTRIBUTE_GRADIENT] =
             vkmha_box_window(planner, &contribution->gradient, &gradients, &base);
         push->gradient = vkmha_view_push(&contribution->gradient, base);
+    }
+    if ((contribution->flags & VKMHA_FLAG_NORMS) == 0) {
+        bindings[VKMHA_BIND_CONTRIBUTE_NORMS] = bindings[VKMHA_BIND_CONTRIBUTE_PRODUCTS];
+    }
+    if ((contribution->flags & VKMHA_FLAG_PRODUCTS) == 0) {
+        bindings[VKMHA_BIND_CONTRIBUTE_PRODUCTS] = bindings[VKMHA_BIND_CONTRIBUTE_NORMS];
     }
     push->gradient.head_stride = 0;
     bindings[VKMHA_BIND_SEQUENCES] =

@@ -33,8 +33,8 @@ vkmha_view vkmha_strided_view(vkmha_resource resource, vkmha_type type, const vk
 
 bool vkmha_view_is_vector(const vkmha_view *view)
 {
-    return view->offset % (4 * view->element_bytes) == 0 && view->batch_stride % 4 == 0 && view->head_stride % 4 == 0 &&
-           view->row_stride % 4 == 0 && view->row_elements % 4 == 0;
+    return view->offset % ((uint64_t)4 * view->element_bytes) == 0 && view->batch_stride % 4 == 0 &&
+           view->head_stride % 4 == 0 && view->row_stride % 4 == 0 && view->row_elements % 4 == 0;
 }
 
 vkmha_tensor_push vkmha_view_push(const vkmha_view *view, uint32_t base)

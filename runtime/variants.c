@@ -251,7 +251,7 @@ static void lay_out_summarize(const vkmha_limits *limits, uint32_t head_dim, uin
     tile->rows = tile->constants.WORKGROUP;
     tile->columns = 1;
     tile->trips_base = 64;
-    tile->trips_per_unit = 5 * ceil_div(head_dim, 4);
+    tile->trips_per_unit = (uint64_t)5 * ceil_div(head_dim, 4);
 }
 
 static void lay_out_contribute(const vkmha_limits *limits, uint32_t head_dim, uint32_t v_head_dim,
