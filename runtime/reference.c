@@ -191,8 +191,10 @@ static vkmha_status run(vkmha_reference *reference, const vkmha_host *host,
     vkmha_status status = VKMHA_OK;
     if (has_memory) {
         vkmha_reference_heads(reference, &new_key, &new_value);
-        vkmha_reference_attend(reference);
-        vkmha_reference_contribute(reference);
+        if (sizes->query_rows > 0) { /* nothing is told of no queries */
+            vkmha_reference_attend(reference);
+            vkmha_reference_contribute(reference);
+        }
         vkmha_reference_outputs written = *outputs;
         if (is_rounded && (outputs->output || outputs->output_bound)) {
             written.output = outputs->output ? outputs->output : both.output;

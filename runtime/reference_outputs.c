@@ -44,9 +44,6 @@ static void add(double *values, double *bounds, uint64_t at, double value, doubl
 
 void vkmha_reference_tell_nothing(const vkmha_reference *reference)
 {
-    if (reference->sizes.query_rows == 0) {
-        return;
-    }
     const vkmha_plan_params *plan = reference->plan;
     const vkmha_sizes *sizes = &reference->sizes;
     const vkmha_reference_outputs *outputs = reference->outputs;
@@ -142,13 +139,30 @@ static void fill_columns(const vkmha_reference *reference, const vkmha_row_sums 
     }
 }
 
-/* Where the row lies among chosen heads and queries; false: it is not chosen. */
-static bool find_chosen(const vkmha_reference *reference, const vkmha_row *row, uint64_t *head,
-                        uint64_t *query)
+/* Elements of a chosen row's first column: in a tensor of the chosen heads, and of their mean. */
+typedef struct vkmha_chosen {
+    uint64_t at;
+    uint64_t mean_at;
+} vkmha_chosen;
+
+/* False: the row is not chosen. */
+static bool find_chosen(const vkmha_reference *reference, const vkmha_row *row,
+                        vkmha_chosen *chosen)
 {
     const vkmha_plan_params *plan = reference->plan;
-    return number_of(plan->chosen_heads, plan->num_chosen_heads, row->h, head) &&
-           number_of(plan->chosen_queries, plan->num_chosen_queries, row->i, query);
+    const vkmha_sizes *sizes = &reference->sizes;
+    uint64_t head;
+    uint64_t query;
+    if (!number_of(plan->chosen_heads, plan->num_chosen_heads, row->h, &head) ||
+        !number_of(plan->chosen_queries, plan->num_chosen_queries, row->i, &query)) {
+        return false;
+    }
+    const uint64_t rows_before = (row->b * sizes->chosen_heads + head) * sizes->chosen_queries;
+    *chosen = (vkmha_chosen){
+        .at = (rows_before + query) * sizes->columns,
+        .mean_at = (row->b * sizes->chosen_queries + query) * sizes->columns,
+    };
+    return true;
 }
 
 static void tell_weights(const vkmha_reference *reference, const vkmha_row *row)
@@ -156,14 +170,10 @@ static void tell_weights(const vkmha_reference *reference, const vkmha_row *row)
     const vkmha_sizes *sizes = &reference->sizes;
     const vkmha_reference_outputs *outputs = reference->outputs;
     const vkmha_scratch *scratch = &reference->scratch;
-    uint64_t head;
-    uint64_t query;
-    if (!find_chosen(reference, row, &head, &query)) {
+    vkmha_chosen chosen;
+    if (!find_chosen(reference, row, &chosen)) {
         return;
     }
-    const uint64_t at =
-        ((row->b * sizes->chosen_heads + head) * sizes->chosen_queries + query) * sizes->columns;
-    const uint64_t mean_at = (row->b * sizes->chosen_queries + query) * sizes->columns;
     const double heads = (double)sizes->chosen_heads;
     /* Their sum, and a division within 2.5 ULP, or a product with a reciprocal. */
     const double mean_error = vkmha_rounding_error(heads + 6.0);
@@ -171,8 +181,8 @@ static void tell_weights(const vkmha_reference *reference, const vkmha_row *row)
         const double weight = scratch->column[c];
         const double bound = scratch->column_bound[c];
         const double flushed = bound > 0.0 ? 2.0 * VKMHA_FLUSH : 0.0;
-        put(outputs->weights, outputs->weights_bound, at + c, weight, bound);
-        add(outputs->mean_weights, outputs->mean_weights_bound, mean_at + c, weight / heads,
+        put(outputs->weights, outputs->weights_bound, chosen.at + c, weight, bound);
+        add(outputs->mean_weights, outputs->mean_weights_bound, chosen.mean_at + c, weight / heads,
             (bound + mean_error * (weight + bound)) / heads + flushed);
     }
 }
@@ -214,13 +224,10 @@ static void tell_scores(const vkmha_reference *reference, const vkmha_row *row,
     const vkmha_sizes *sizes = &reference->sizes;
     const vkmha_reference_outputs *outputs = reference->outputs;
     const vkmha_scratch *scratch = &reference->scratch;
-    uint64_t head;
-    uint64_t query;
-    if (!find_chosen(reference, row, &head, &query)) {
+    vkmha_chosen chosen;
+    if (!find_chosen(reference, row, &chosen)) {
         return;
     }
-    const uint64_t at =
-        ((row->b * sizes->chosen_heads + head) * sizes->chosen_queries + query) * sizes->columns;
     const bool is_masked = reference->plan->scores == VKMHA_SCORES_MASKED;
     const bool is_there = row->i < (uint64_t)row->item->query_length;
     const uint64_t bias_column = reference->layer->bias_k ? sizes->all_keys : sizes->columns;
@@ -233,11 +240,11 @@ static void tell_scores(const vkmha_reference *reference, const vkmha_row *row,
             score = early_score(reference, row,
                                 is_key ? row->first_key_row + c : reference->bias_row, &slack);
         }
-        put(outputs->scores, outputs->scores_bound, at + c, score, slack);
+        put(outputs->scores, outputs->scores_bound, chosen.at + c, score, slack);
     }
     const uint64_t seen = num_columns_seen(reference, sums);
     for (uint64_t n = 0; is_masked && n < seen; n++) {
-        put(outputs->scores, outputs->scores_bound, at + column_of(reference, sums, n),
+        put(outputs->scores, outputs->scores_bound, chosen.at + column_of(reference, sums, n),
             scratch->score[n], scratch->slack[n]);
     }
 }
@@ -421,9 +428,6 @@ static void tell_statistics(const vkmha_reference *reference, const vkmha_row *r
 void vkmha_reference_tell_row(const vkmha_reference *reference, const vkmha_row *row,
                               const vkmha_row_sums *sums)
 {
-    if (reference->sizes.query_rows == 0) {
-        return; /* nothing is told of no queries */
-    }
     const vkmha_reference_outputs *outputs = reference->outputs;
     const bool has_lse = outputs->lse || outputs->lse_bound;
     const bool has_statistics = outputs->statistics || outputs->statistics_bound;

@@ -60,6 +60,37 @@ vkmha_range vkmha_box_window(const vkmha_planner *planner, const vkmha_view *vie
     return range;
 }
 
+/* ---- Boxes
+ * ------------------------------------------------------------------------------------------ */
+
+vkmha_cut vkmha_box_next_cut(const vkmha_box *box, uint64_t tile_rows)
+{
+    return box->batches > 1        ? VKMHA_CUT_BATCHES
+           : box->heads > 1        ? VKMHA_CUT_HEADS
+           : box->rows > tile_rows ? VKMHA_CUT_ROWS
+                                   : VKMHA_CUT_IMPOSSIBLE;
+}
+
+void vkmha_box_halve(const vkmha_box *box, vkmha_cut cut, uint64_t tile_rows, vkmha_box *first,
+                     vkmha_box *second)
+{
+    *first = *box;
+    *second = *box;
+    if (cut == VKMHA_CUT_BATCHES) {
+        first->batches = box->batches / 2;
+        second->first_batch += first->batches;
+        second->batches -= first->batches;
+    } else if (cut == VKMHA_CUT_HEADS) {
+        first->heads = box->heads / 2;
+        second->first_head += first->heads;
+        second->heads -= first->heads;
+    } else {
+        first->rows = (box->rows / 2 + tile_rows - 1) / tile_rows * tile_rows;
+        second->first_row += first->rows;
+        second->rows -= first->rows;
+    }
+}
+
 /* ---- Steps
  * ------------------------------------------------------------------------------------------ */
 

@@ -156,6 +156,22 @@ typedef struct vkmha_box {
     uint64_t rows;
 } vkmha_box;
 
+/* How a box that is too much for a dispatch is cut. */
+typedef enum vkmha_cut {
+    VKMHA_CUT_NONE = 0, /* it fits */
+    VKMHA_CUT_BATCHES,
+    VKMHA_CUT_HEADS,
+    VKMHA_CUT_ROWS,
+    VKMHA_CUT_IMPOSSIBLE,
+} vkmha_cut;
+
+/* The first axis that can be cut; rows only where there are more than tile_rows. */
+vkmha_cut vkmha_box_next_cut(const vkmha_box *box, uint64_t tile_rows);
+
+/* Halves the box along an axis, rows at a multiple of tile_rows. */
+void vkmha_box_halve(const vkmha_box *box, vkmha_cut cut, uint64_t tile_rows, vkmha_box *first,
+                     vkmha_box *second);
+
 /* A tensor of the caller's by its checked strides; `features` of each row are reached. */
 vkmha_view vkmha_strided_view(vkmha_resource resource, vkmha_type type, const vkmha_strides *strides,
                               uint64_t features);

@@ -6,23 +6,15 @@
 
 #include <inttypes.h>
 
-typedef enum vkmha_cut {
-    FITS = 0,
-    CUT_BATCHES,
-    CUT_HEADS,
-    CUT_QUERIES,
-    TOO_LARGE,
-} vkmha_cut;
-
-/* The axis whose cut shortens the span of a box most; TOO_LARGE where none can be cut. */
+/* The axis whose cut shortens the span of a box most; VKMHA_CUT_IMPOSSIBLE where none can be cut. */
 static vkmha_cut longest_axis(const vkmha_view *view, const vkmha_box *box, uint32_t tile_rows)
 {
     const uint64_t spans[] = {(box->batches - 1) * view->batch_stride,
                               (box->heads - 1) * view->head_stride,
                               box->rows > tile_rows ? (box->rows - 1) * view->row_stride : 0};
-    static const vkmha_cut cuts[] = {CUT_BATCHES, CUT_HEADS, CUT_QUERIES};
+    static const vkmha_cut cuts[] = {VKMHA_CUT_BATCHES, VKMHA_CUT_HEADS, VKMHA_CUT_ROWS};
     uint64_t longest = 0;
-    vkmha_cut cut = TOO_LARGE;
+    vkmha_cut cut = VKMHA_CUT_IMPOSSIBLE;
     for (uint32_t axis = 0; axis < 3; axis++) {
         if (spans[axis] > longest) {
             longest = spans[axis];
@@ -32,7 +24,7 @@ static vkmha_cut longest_axis(const vkmha_view *view, const vkmha_box *box, uint
     return cut;
 }
 
-/* The cut that the first window too large needs; FITS where all fit. */
+/* The cut that the first window too large needs; VKMHA_CUT_NONE where all fit. */
 static vkmha_cut judge_windows(const vkmha_planner *planner, const vkmha_attention *attention,
                                const vkmha_box *box)
 {
@@ -45,6 +37,7 @@ static vkmha_cut judge_windows(const vkmha_planner *planner, const vkmha_attenti
                                  ? planner->limits->max_uniform_range_bytes
                                  : gates;
     const vkmha_box queries = vkmha_attention_query_box(planner, box);
+    const vkmha_box results = vkmha_attention_result_box(planner, attention, box);
     const vkmha_box keys = vkmha_attention_keys_box(planner, box);
     const vkmha_box batches = {box->first_batch, box->batches, 0, 1, 0, 1};
     const vkmha_box heads = {box->first_batch, box->batches, box->first_head, box->heads, 0, 1};
@@ -55,7 +48,7 @@ static vkmha_cut judge_windows(const vkmha_planner *planner, const vkmha_attenti
         bool is_used;
     } windows[] = {
         {&tensors->query, &queries, storage, true},
-        {&tensors->output, attention->is_told ? box : &queries, storage, true},
+        {&tensors->output, &results, storage, true},
         {&attention->rows, box, storage, attention->rows.row_elements > 0},
         {&tensors->key, &keys, storage, has_keys},
         {&tensors->value, &keys, storage, has_keys},
@@ -65,7 +58,7 @@ static vkmha_cut judge_windows(const vkmha_planner *planner, const vkmha_attenti
     };
     if (planner->sizes.sequences > 0 &&
         !vkmha_sequences_fit(planner, box->first_batch, box->batches)) {
-        return CUT_BATCHES;
+        return VKMHA_CUT_BATCHES;
     }
     for (size_t i = 0; i < sizeof(windows) / sizeof(windows[0]); i++) {
         if (windows[i].is_used &&
@@ -76,10 +69,10 @@ static vkmha_cut judge_windows(const vkmha_planner *planner, const vkmha_attenti
                 windows[i].box == &keys || (plan->is_packed && windows[i].box == &queries);
             const vkmha_cut cut = longest_axis(windows[i].view, windows[i].box,
                                                has_all_rows ? UINT32_MAX : attention->tile.rows);
-            return has_all_rows && cut == CUT_HEADS && box->heads == 1 ? TOO_LARGE : cut;
+            return has_all_rows && cut == VKMHA_CUT_HEADS && box->heads == 1 ? VKMHA_CUT_IMPOSSIBLE : cut;
         }
     }
-    return FITS;
+    return VKMHA_CUT_NONE;
 }
 
 static vkmha_cut judge(const vkmha_planner *planner, const vkmha_attention *attention,
@@ -88,26 +81,23 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_attention *atte
     const vkmha_limits *limits = planner->limits;
     const uint32_t tile_rows = attention->tile.rows;
     const bool can_cut_queries = box->rows > tile_rows;
-    const vkmha_cut next = box->batches > 1  ? CUT_BATCHES
-                           : box->heads > 1  ? CUT_HEADS
-                           : can_cut_queries ? CUT_QUERIES
-                                             : TOO_LARGE;
+    const vkmha_cut next = vkmha_box_next_cut(box, tile_rows);
     if (box->batches > limits->max_groups[2]) {
-        return CUT_BATCHES;
+        return VKMHA_CUT_BATCHES;
     }
     if (box->heads > limits->max_groups[1]) {
-        return CUT_HEADS;
+        return VKMHA_CUT_HEADS;
     }
     const uint64_t row_tiles = (box->rows + tile_rows - 1) / tile_rows;
     if (attention->key_tiles > limits->max_groups[0]) {
-        return TOO_LARGE;
+        return VKMHA_CUT_IMPOSSIBLE;
     }
     if (row_tiles * attention->key_tiles > limits->max_groups[0] ||
         (box->rows > attention->max_rows && can_cut_queries)) {
-        return CUT_QUERIES;
+        return VKMHA_CUT_ROWS;
     }
     const vkmha_cut cut = judge_windows(planner, attention, box);
-    if (cut != FITS) {
+    if (cut != VKMHA_CUT_NONE) {
         return cut;
     }
     /* Cutting over keys carries state, so it comes last: only where a tile's rows alone are too
@@ -116,7 +106,7 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_attention *atte
         attention->is_told ? attention->told_keys : vkmha_needed_keys(planner, box);
     const uint64_t keys = needed < attention->max_keys ? needed : attention->max_keys;
     if (vkmha_attention_work(planner, box, keys) > planner->max_work) {
-        return next != TOO_LARGE ? next : FITS;
+        return next != VKMHA_CUT_IMPOSSIBLE ? next : VKMHA_CUT_NONE;
     }
     /* The state of a dispatch is one window too. */
     if (needed > attention->max_keys &&
@@ -124,7 +114,7 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_attention *atte
             limits->max_storage_range_bytes) {
         return next;
     }
-    return FITS;
+    return VKMHA_CUT_NONE;
 }
 
 /* Keys that one dispatch over the box sees, a multiple of the chunk or all of them. */
@@ -188,33 +178,19 @@ static vkmha_status emit_box(vkmha_planner *planner, const vkmha_attention *atte
 vkmha_status vkmha_attention_cut(vkmha_planner *planner, const vkmha_attention *attention,
                                  const vkmha_box *box)
 {
-    vkmha_box first = *box;
-    vkmha_box second = *box;
-    const uint64_t tile_rows = attention->tile.rows;
-    switch (judge(planner, attention, box)) {
-    case FITS:
+    const vkmha_cut cut = judge(planner, attention, box);
+    if (cut == VKMHA_CUT_NONE) {
         return emit_box(planner, attention, box);
-    case CUT_BATCHES:
-        first.batches = box->batches / 2;
-        second.first_batch += first.batches;
-        second.batches -= first.batches;
-        break;
-    case CUT_HEADS:
-        first.heads = box->heads / 2;
-        second.first_head += first.heads;
-        second.heads -= first.heads;
-        break;
-    case CUT_QUERIES:
-        first.rows = (box->rows / 2 + tile_rows - 1) / tile_rows * tile_rows;
-        second.first_row += first.rows;
-        second.rows -= first.rows;
-        break;
-    case TOO_LARGE:
+    }
+    if (cut == VKMHA_CUT_IMPOSSIBLE) {
         return vkmha_fail(planner->error, VKMHA_ERROR_UNSUPPORTED,
                           "key_len %" PRIu64 " is too large for this device: the keys, values or "
                           "mask of one head do not fit its bindings of %" PRIu64 " bytes",
                           planner->sizes.all_keys, planner->limits->max_storage_range_bytes);
     }
+    vkmha_box first;
+    vkmha_box second;
+    vkmha_box_halve(box, cut, attention->tile.rows, &first, &second);
     vkmha_status status = vkmha_attention_cut(planner, attention, &first);
     return status == VKMHA_OK ? vkmha_attention_cut(planner, attention, &second) : status;
 }

@@ -34,7 +34,10 @@ vkmha_status vkmha_attention_cut(vkmha_planner *planner, const vkmha_attention *
  * constants that tensors and options decide. */
 void vkmha_attention_describe(vkmha_planner *planner, vkmha_attention *attention);
 
-/* The rows of queries and results, and of key/value heads, that a box of query heads reaches. */
+/* The rows of queries, of results (what is told is padded), and of key/value heads, that a box of
+ * query heads reaches. */
+vkmha_box vkmha_attention_result_box(const vkmha_planner *planner,
+                                     const vkmha_attention *attention, const vkmha_box *box);
 vkmha_box vkmha_attention_query_box(const vkmha_planner *planner, const vkmha_box *box);
 vkmha_box vkmha_attention_keys_box(const vkmha_planner *planner, const vkmha_box *box);
 

@@ -173,6 +173,12 @@ vkmha_box vkmha_attention_query_box(const vkmha_planner *planner, const vkmha_bo
     return rows_box(planner, box, planner->plan->total_queries);
 }
 
+vkmha_box vkmha_attention_result_box(const vkmha_planner *planner,
+                                     const vkmha_attention *attention, const vkmha_box *box)
+{
+    return attention->is_told ? *box : vkmha_attention_query_box(planner, box);
+}
+
 uint64_t vkmha_attention_work(const vkmha_planner *planner, const vkmha_box *box, uint64_t keys)
 {
     const vkmha_layer_params *layer = planner->layer;

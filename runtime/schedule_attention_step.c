@@ -37,6 +37,7 @@ vkmha_step vkmha_attention_step(const vkmha_planner *planner, const vkmha_attent
 {
     const uint32_t tile_rows = attention->tile.rows;
     const vkmha_box queries = vkmha_attention_query_box(planner, box);
+    const vkmha_box results = vkmha_attention_result_box(planner, attention, box);
     const uint32_t options = planner->schedule->options.bits;
     vkmha_step step = {
         .stage = VKMHA_STAGE_ATTENTION,
@@ -54,7 +55,7 @@ vkmha_step vkmha_attention_step(const vkmha_planner *planner, const vkmha_attent
         vkmha_box_window(planner, &attention->tensors.query, &queries, &base);
     push->query = vkmha_view_push(&attention->tensors.query, base);
     bindings[VKMHA_BIND_OUTPUT] =
-        vkmha_box_window(planner, &attention->tensors.output, &queries, &base);
+        vkmha_box_window(planner, &attention->tensors.output, &results, &base);
     bindings[VKMHA_BIND_OUTPUT].is_written = true;
     push->result = vkmha_view_push(&attention->tensors.output, base);
 
@@ -85,12 +86,13 @@ vkmha_step vkmha_attention_step(const vkmha_planner *planner, const vkmha_attent
             vkmha_box_window(planner, &attention->gates, &heads, &push->gates_base);
         push->gates_batch_stride = (uint32_t)attention->gates.batch_stride;
     }
-    /* A state that is not kept: the kernel names it as written. */
-    bindings[VKMHA_BIND_STATE] = bindings[VKMHA_BIND_OUTPUT];
     if (attention->rows.row_elements > 0) {
         bindings[VKMHA_BIND_STATE] =
             vkmha_box_window(planner, &attention->rows, box, &push->state_base);
-        bindings[VKMHA_BIND_STATE].is_written = true;
+        bindings[VKMHA_BIND_STATE].is_written = !attention->is_told;
+    } else if (!attention->is_told) {
+        /* A state that is not kept: the kernel names it as written. */
+        bindings[VKMHA_BIND_STATE] = bindings[VKMHA_BIND_OUTPUT];
     }
     push->first_query = (uint32_t)box->first_row;
     push->query_count = (uint32_t)box->rows;

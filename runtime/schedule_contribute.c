@@ -18,14 +18,6 @@ typedef struct vkmha_contribution {
     uint32_t flags;
 } vkmha_contribution;
 
-typedef enum vkmha_contribution_cut {
-    FITS = 0,
-    CUT_BATCHES,
-    CUT_HEADS,
-    CUT_QUERIES,
-    TOO_LARGE,
-} vkmha_contribution_cut;
-
 /* Rows of the input: all of them where packed. */
 static vkmha_box input_box(const vkmha_planner *planner, const vkmha_box *box)
 {
@@ -47,15 +39,12 @@ static uint64_t box_work(const vkmha_planner *planner, const vkmha_contribution 
            planner->layer->v_head_dim;
 }
 
-static vkmha_contribution_cut judge(const vkmha_planner *planner,
-                                    const vkmha_contribution *contribution, const vkmha_box *box)
+static vkmha_cut judge(const vkmha_planner *planner, const vkmha_contribution *contribution,
+                       const vkmha_box *box)
 {
     const vkmha_limits *limits = planner->limits;
     const uint32_t tile_rows = contribution->tile.rows;
-    const vkmha_contribution_cut next = box->batches > 1         ? CUT_BATCHES
-                                        : box->heads > 1         ? CUT_HEADS
-                                        : box->rows > tile_rows ? CUT_QUERIES
-                                                                 : TOO_LARGE;
+    const vkmha_cut next = vkmha_box_next_cut(box, tile_rows);
     const vkmha_box inputs = input_box(planner, box);
     const vkmha_box gradients = gradient_box(planner, box);
     const struct {
@@ -77,17 +66,17 @@ static vkmha_contribution_cut judge(const vkmha_planner *planner,
     const bool is_packed = planner->plan->is_packed;
     if ((is_packed && !vkmha_sequences_fit(planner, box->first_batch, box->batches)) ||
         box->batches > limits->max_groups[2]) {
-        return CUT_BATCHES;
+        return VKMHA_CUT_BATCHES;
     }
     if (box->heads > limits->max_groups[1]) {
-        return CUT_HEADS;
+        return VKMHA_CUT_HEADS;
     }
     if ((box->rows + tile_rows - 1) / tile_rows > limits->max_groups[0]) {
-        return CUT_QUERIES;
+        return VKMHA_CUT_ROWS;
     }
     /* One workgroup's tile is the least that a dispatch can do. */
     const bool is_long = box_work(planner, contribution, box) > planner->max_work;
-    return is_long && next != TOO_LARGE ? next : FITS;
+    return is_long && next != VKMHA_CUT_IMPOSSIBLE ? next : VKMHA_CUT_NONE;
 }
 
 static vkmha_status emit_box(vkmha_planner *planner, const vkmha_contribution *contribution,
@@ -174,33 +163,19 @@ static vkmha_status emit_box(vkmha_planner *planner, const vkmha_contribution *c
 static vkmha_status cut_box(vkmha_planner *planner, const vkmha_contribution *contribution,
                             const vkmha_box *box)
 {
-    vkmha_box first = *box;
-    vkmha_box second = *box;
-    const uint64_t tile_rows = contribution->tile.rows;
-    switch (judge(planner, contribution, box)) {
-    case FITS:
+    const vkmha_cut cut = judge(planner, contribution, box);
+    if (cut == VKMHA_CUT_NONE) {
         return emit_box(planner, contribution, box);
-    case CUT_BATCHES:
-        first.batches = box->batches / 2;
-        second.first_batch += first.batches;
-        second.batches -= first.batches;
-        break;
-    case CUT_HEADS:
-        first.heads = box->heads / 2;
-        second.first_head += first.heads;
-        second.heads -= first.heads;
-        break;
-    case CUT_QUERIES:
-        first.rows = (box->rows / 2 + tile_rows - 1) / tile_rows * tile_rows;
-        second.first_row += first.rows;
-        second.rows -= first.rows;
-        break;
-    case TOO_LARGE:
+    }
+    if (cut == VKMHA_CUT_IMPOSSIBLE) {
         return vkmha_fail(planner->error, VKMHA_ERROR_UNSUPPORTED,
                           "has_contributions or has_gate_gradients: a row of attention or of the "
                           "gradient does not fit this device's bindings of %" PRIu64 " bytes",
                           planner->limits->max_storage_range_bytes);
     }
+    vkmha_box first;
+    vkmha_box second;
+    vkmha_box_halve(box, cut, contribution->tile.rows, &first, &second);
     vkmha_status status = cut_box(planner, contribution, &first);
     return status == VKMHA_OK ? cut_box(planner, contribution, &second) : status;
 }

@@ -114,26 +114,16 @@ static vkmha_status cut_box(vkmha_planner *planner, const vkmha_placement *place
     if (fits(planner, placement, box)) {
         return emit(planner, placement, box);
     }
-    vkmha_box first = *box;
-    vkmha_box second = *box;
-    if (box->batches > 1) {
-        first.batches /= 2;
-        second.first_batch += first.batches;
-        second.batches -= first.batches;
-    } else if (box->heads > 1) {
-        first.heads /= 2;
-        second.first_head += first.heads;
-        second.heads -= first.heads;
-    } else if (box->rows > 1) {
-        first.rows /= 2;
-        second.first_row += first.rows;
-        second.rows -= first.rows;
-    } else {
+    const vkmha_cut cut = vkmha_box_next_cut(box, 1);
+    if (cut == VKMHA_CUT_IMPOSSIBLE) {
         return vkmha_fail(planner->error, VKMHA_ERROR_UNSUPPORTED,
                           "the %s of one head do not fit this device's bindings of %" PRIu64
                           " bytes",
                           placement->name, planner->limits->max_storage_range_bytes);
     }
+    vkmha_box first;
+    vkmha_box second;
+    vkmha_box_halve(box, cut, 1, &first, &second);
     vkmha_status status = cut_box(planner, placement, &first);
     return status == VKMHA_OK ? cut_box(planner, placement, &second) : status;
 }

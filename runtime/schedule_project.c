@@ -30,13 +30,13 @@ typedef struct vkmha_project_part {
     uint32_t columns;
 } vkmha_project_part;
 
-typedef enum vkmha_cut {
+typedef enum vkmha_project_cut {
     FITS = 0,
     CUT_BATCHES,
     CUT_ROWS,
     CUT_COLUMNS,
     TOO_LARGE,
-} vkmha_cut;
+} vkmha_project_cut;
 
 /* The heads of section `index` that the part's columns touch, as a box of its output; false: none.
  */
@@ -68,7 +68,7 @@ static uint64_t part_work(const vkmha_projection *projection, const vkmha_projec
 }
 
 /* What has to be cut first, or FITS. */
-static vkmha_cut judge(const vkmha_planner *planner, const vkmha_projection *projection,
+static vkmha_project_cut judge(const vkmha_planner *planner, const vkmha_projection *projection,
                        const vkmha_project_part *part)
 {
     const vkmha_limits *limits = planner->limits;
@@ -76,8 +76,8 @@ static vkmha_cut judge(const vkmha_planner *planner, const vkmha_projection *pro
     const bool can_cut_batches = part->rows.batches > 1;
     const bool can_cut_rows = part->rows.rows > tile->rows;
     const bool can_cut_columns = part->columns > tile->columns;
-    const vkmha_cut cut_rows = can_cut_batches ? CUT_BATCHES : can_cut_rows ? CUT_ROWS : TOO_LARGE;
-    const vkmha_cut cut_columns = can_cut_columns ? CUT_COLUMNS : TOO_LARGE;
+    const vkmha_project_cut cut_rows = can_cut_batches ? CUT_BATCHES : can_cut_rows ? CUT_ROWS : TOO_LARGE;
+    const vkmha_project_cut cut_columns = can_cut_columns ? CUT_COLUMNS : TOO_LARGE;
 
     if (vkmha_box_bytes(planner, &projection->input, &part->rows) >
         limits->max_storage_range_bytes) {
@@ -242,15 +242,11 @@ static vkmha_status cut_part(vkmha_planner *planner, const vkmha_projection *pro
     case FITS:
         return emit_part(planner, projection, piece, part);
     case CUT_BATCHES:
-        first.rows.batches = part->rows.batches / 2;
-        second.rows.first_batch += first.rows.batches;
-        second.rows.batches -= first.rows.batches;
+        vkmha_box_halve(&part->rows, VKMHA_CUT_BATCHES, 1, &first.rows, &second.rows);
         break;
     case CUT_ROWS:
-        first.rows.rows = (part->rows.rows / 2 + projection->tile.rows - 1) /
-                          projection->tile.rows * projection->tile.rows;
-        second.rows.first_row += first.rows.rows;
-        second.rows.rows -= first.rows.rows;
+        vkmha_box_halve(&part->rows, VKMHA_CUT_ROWS, projection->tile.rows, &first.rows,
+                        &second.rows);
         break;
     case CUT_COLUMNS:
         /* Below a tile only where several heads of it do not fit one window. */

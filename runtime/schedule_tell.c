@@ -18,17 +18,7 @@ enum { SUMMARIZED_KEYS = 5 }; /* whose weights are among a row's statistics */
 vkmha_status vkmha_emit_told(vkmha_planner *planner, const vkmha_attention *attention,
                              const vkmha_box *box)
 {
-    const vkmha_view *target = &attention->tensors.output;
     vkmha_step step = vkmha_attention_step(planner, attention, box);
-    vkmha_attention_push *push = &step.push.attention;
-    uint32_t base = 0;
-    step.bindings[VKMHA_BIND_OUTPUT] = vkmha_box_window(planner, target, box, &base);
-    step.bindings[VKMHA_BIND_OUTPUT].is_written = true;
-    push->result = vkmha_view_push(target, base);
-    step.bindings[VKMHA_BIND_STATE].is_written = false;
-    if (attention->rows.row_elements == 0) {
-        step.bindings[VKMHA_BIND_STATE] = step.bindings[VKMHA_BIND_QUERY]; /* it is not read */
-    }
     const bool is_first = box->first_row == 0; /* of what is added up over queries */
     const bool is_sum = attention->tile.constants.MASS != 0; /* in one workgroup for all rows */
     step.groups[0] = (is_sum ? 1 : step.groups[0]) * (uint32_t)attention->key_tiles;

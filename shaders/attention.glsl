@@ -339,7 +339,7 @@ bool apply_mask(uint row, uint key, inout float score)
         added = half_to_float(bits);
     } else {
         const uint bits = mask_words[index];
-        attend = bits != 0xff800000u;
+        attend = bits != MINUS_INFINITY;
         added = uintBitsToFloat(bits);
     }
 #ifndef VKMHA_MUTANT_NO_BIAS

@@ -10,6 +10,9 @@ VKMHA_CONSTANTS(VKMHA_DECLARE_CONSTANT)
 
 #define FLT_MAX 3.402823466e+38
 
+/* -Inf is told, and written, by its bits: Vulkan need not preserve it. */
+const uint MINUS_INFINITY = 0xff800000u;
+
 uint ceil_div(uint a, uint b)
 {
     return (a + b - 1u) / b;

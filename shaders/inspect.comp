@@ -23,7 +23,6 @@ const uint TILE_ROWS = IS_MASS ? 0x40000000u : ROWS;
 #include "attention.glsl"
 
 /* Written by its bits. */
-const uint MINUS_INFINITY = 0xff800000u;
 
 uint told_base; /* element of row 0; padded where sequences are packed */
 

@@ -1,7 +1,8 @@
 /*
  * Copies rows of heads from one layout and type to another: keys and values of the past, new ones into
  * a cache, both into what is present, results of attention into an output of 16 bits; rotated by
- * position and with features paired where PLACE says. What is only copied keeps its bits.
+ * position and with features paired where PLACE says. What is only copied keeps its bits, but for
+ * the payload of a NaN of 16 bits.
  *
  * Group (x, y, z): invocations over [row, vec4 of target features] along x, head y, batch z. An
  * invocation writes four features.

@@ -252,7 +252,7 @@ void softmax_add_extra_keys(uint lane)
     }
     if (has_option(VKMHA_OPTION_SINKS)) {
         const float sink = table_floats[options.sinks + layer_head()];
-        if (floatBitsToUint(sink) != 0xff800000u) {
+        if (floatBitsToUint(sink) != MINUS_INFINITY) {
             [[unroll]] for (uint r = 0u; r < ROWS; r++) {
                 softmax_add_key(r, sink, values);
             }

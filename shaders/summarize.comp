@@ -40,7 +40,8 @@ void main()
         tensor_head(push.result, gl_WorkGroupID.y) + i * push.result.row_stride;
     if (tell() == VKMHA_TELL_LSE) {
         /* -Inf is written by its bits. */
-        result_words[result] = sum != 0.0 ? floatBitsToUint(state[at] + log(sum)) : 0xff800000u;
+        result_words[result] =
+            sum != 0.0 ? floatBitsToUint(state[at] + log(sum)) : MINUS_INFINITY;
         return;
     }
     const int p = row_positions[0];

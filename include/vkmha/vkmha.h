@@ -445,7 +445,8 @@ typedef struct vkmha_outputs {
     float *contributions;  /* [batch_size, num_heads, query_len]: |gate_h o_ih W_O^h|, o_ih a head's row of attention */
     float *gate_gradients; /* [batch_size, num_heads, query_len]: <dL/dy_i, o_ih W_O^h>. Their sum over queries is
                               dL/dgate[b, h] (Michel et al. 2019, sec. 4.1); over sequences too, dL/dgate[h]. */
-    /* Optional results of the stages, for proofs; NULL: not wanted. Only with projections. Packed: [1, total, ..]. */
+    /* Optional results of the stages, for proofs; NULL: not wanted. Only with projections. Packed: [1, total, ..]. Keys and
+     * values are as attention reads them: where the plan has past or present ones, rounded to cache_type. */
     float *projected_query; /* [batch_size, query_len, num_heads, head_dim] */
     float *projected_key;   /* [batch_size, key_len, num_kv_heads, head_dim] */
     float *projected_value; /* [batch_size, key_len, num_kv_heads, v_head_dim] */

@@ -186,8 +186,9 @@ static void tell_removals(const ablate_options *options, const vkmha_subject *su
 
 /* ---- The command --------------------------------------------------------------------------- */
 
-static int ablate(const ablate_options *options, int num_arguments, char **arguments)
+static int ablate(const void *command, int num_arguments, char **arguments)
 {
+    const ablate_options *options = command;
     vkmha_error error = {0};
     vkmha_subject subject;
     vkmha_importance importance;
@@ -232,13 +233,5 @@ int vkmha_command_ablate(int argc, char **argv)
     };
     ablate_options options = {.num_orders = 5, .seed = 1};
     const vkmha_run_reader reader = {":h", known, &options.shared, take_option, &options};
-    int code = vkmha_run_read(argc, argv, &reader);
-    if (code < 0) {
-        fputs(usage, stdout);
-        code = VKMHA_EXIT_RIGHT;
-    } else if (code == VKMHA_EXIT_RIGHT) {
-        code = ablate(&options, argc - optind, argv + optind);
-    }
-    vkmha_settings_finish(&options.shared.settings);
-    return code;
+    return vkmha_run_command(argc, argv, &reader, usage, ablate);
 }

@@ -12,25 +12,6 @@ enum {
     HALF_LOWEST = 0xfbff, /* -65504 */
 };
 
-/* A mask's rows are of keys; those of bits begin a new word. */
-static uint64_t row_size(const vkmha_plan_params *plan)
-{
-    const uint64_t keys = plan->mask_dims[3];
-    switch (plan->mask) {
-    case VKMHA_MASK_NONE:
-        break;
-    case VKMHA_MASK_ATTEND:
-        return keys;
-    case VKMHA_MASK_ADDITIVE:
-        return keys * sizeof(float);
-    case VKMHA_MASK_ADDITIVE_F16:
-        return keys * sizeof(uint16_t);
-    case VKMHA_MASK_ATTEND_BITS:
-        return (keys + 31) / 32 * sizeof(uint32_t);
-    }
-    return 0;
-}
-
 /* Multiples of 1/64 within 4, and the two ends, which fp16 holds exactly. */
 static uint16_t half_of(float value)
 {
@@ -86,7 +67,7 @@ static void draw_mask_row(vkmha_filler *fill, char *mask, float value)
     }
     const uint64_t row = vkmha_random_below(&fill->random, rows);
     for (uint64_t j = 0; j < dims[3]; j++) {
-        set_cell(fill, mask + row * row_size(plan), j, value);
+        set_cell(fill, mask + row * vkmha_mask_row_bytes(plan), j, value);
     }
     vkmha_shape_mark(fill->shape,
                      value == -FLT_MAX ? VKMHA_FEATURE_LOWEST_ROW : VKMHA_FEATURE_MASKED_ROW);
@@ -100,20 +81,20 @@ static void draw_mask(vkmha_filler *fill)
     const uint64_t rows = dims[0] * dims[1] * dims[2];
     const bool is_additive =
         plan->mask == VKMHA_MASK_ADDITIVE || plan->mask == VKMHA_MASK_ADDITIVE_F16;
-    char *mask = vkmha_filler_allocate(fill, rows, row_size(plan) + 1);
+    char *mask = vkmha_filler_allocate(fill, rows, vkmha_mask_row_bytes(plan) + 1);
     if (!mask) {
         return;
     }
     /* Bits behind the last key mean nothing. */
     if (plan->mask == VKMHA_MASK_ATTEND_BITS) {
-        memset(mask, 0xff, (size_t)(rows * row_size(plan)));
+        memset(mask, 0xff, (size_t)(rows * vkmha_mask_row_bytes(plan)));
     }
     const float lowest =
         is_additive && vkmha_random_chance(&fill->random, 30) ? -FLT_MAX : -INFINITY;
     for (uint64_t row = 0; row < rows; row++) {
         for (uint64_t j = 0; j < dims[3]; j++) {
             const bool is_kept = vkmha_random_chance(&fill->random, 75);
-            set_cell(fill, mask + row * row_size(plan), j,
+            set_cell(fill, mask + row * vkmha_mask_row_bytes(plan), j,
                      is_kept ? vkmha_filler_value(fill) : lowest);
         }
     }
@@ -188,7 +169,7 @@ static bool mask_allows(const vkmha_problem *problem, uint64_t b, uint64_t h, ui
     const uint64_t row =
         ((dims[0] > 1 ? b : 0) * dims[1] + (dims[1] > 1 ? h : 0)) * dims[2] + (dims[2] > 1 ? i : 0);
     const uint64_t at = dims[3] > 1 ? j : 0;
-    const char *cells = (const char *)problem->inputs.mask + row * row_size(plan);
+    const char *cells = (const char *)problem->inputs.mask + row * vkmha_mask_row_bytes(plan);
     float value = 0.0f;
     uint16_t half = 0;
     uint32_t word = 0;

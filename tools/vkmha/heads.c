@@ -193,8 +193,9 @@ static int tell(const heads_options *options, const vkmha_subject *subject, cons
     return VKMHA_EXIT_RIGHT;
 }
 
-static int look_at_heads(const heads_options *options, int num_arguments, char **arguments)
+static int look_at_heads(const void *command, int num_arguments, char **arguments)
 {
+    const heads_options *options = command;
     vkmha_error error = {0};
     vkmha_subject subject;
     uint32_t *chosen = NULL;
@@ -260,13 +261,5 @@ int vkmha_command_heads(int argc, char **argv)
     };
     heads_options options = {.html = NULL};
     const vkmha_run_reader reader = {":h", known, &options.shared, take_option, &options};
-    int code = vkmha_run_read(argc, argv, &reader);
-    if (code < 0) {
-        fputs(usage, stdout);
-        code = VKMHA_EXIT_RIGHT;
-    } else if (code == VKMHA_EXIT_RIGHT) {
-        code = look_at_heads(&options, argc - optind, argv + optind);
-    }
-    vkmha_settings_finish(&options.shared.settings);
-    return code;
+    return vkmha_run_command(argc, argv, &reader, usage, look_at_heads);
 }

@@ -428,8 +428,9 @@ static vkmha_status measure_heads(noise_state *state, uint32_t first, uint32_t n
     return status;
 }
 
-static int add_noise(const noise_options *options, int num_arguments, char **arguments)
+static int add_noise(const void *command, int num_arguments, char **arguments)
 {
+    const noise_options *options = command;
     vkmha_error error = {0};
     vkmha_subject subject;
     vkmha_status status =
@@ -504,13 +505,5 @@ int vkmha_command_noise(int argc, char **argv)
     };
     noise_options options = {.factors = {0.5, 1.0, 2.0, 4.0, 8.0}, .num_factors = 5, .seed = 1};
     const vkmha_run_reader reader = {":h", known, &options.shared, take_option, &options};
-    int code = vkmha_run_read(argc, argv, &reader);
-    if (code < 0) {
-        fputs(usage, stdout);
-        code = VKMHA_EXIT_RIGHT;
-    } else if (code == VKMHA_EXIT_RIGHT) {
-        code = add_noise(&options, argc - optind, argv + optind);
-    }
-    vkmha_settings_finish(&options.shared.settings);
-    return code;
+    return vkmha_run_command(argc, argv, &reader, usage, add_noise);
 }

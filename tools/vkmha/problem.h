@@ -54,6 +54,9 @@ typedef struct vkmha_problem_item {
 
 vkmha_problem_item vkmha_problem_sequence(const vkmha_problem *problem, uint64_t b);
 
+/* Bytes of a mask's row of keys; those of bits begin a new word. 0 without a mask. */
+uint64_t vkmha_mask_row_bytes(const vkmha_plan_params *plan);
+
 /* The tensors of a problem that may be strided. */
 typedef enum vkmha_role {
     VKMHA_ROLE_QUERY = 0,

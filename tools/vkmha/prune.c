@@ -429,6 +429,16 @@ static int prune(prune_state *state, int num_arguments, char **arguments)
     return code;
 }
 
+static int prune_as_told(const void *command, int num_arguments, char **arguments)
+{
+    const prune_options *options = command;
+    if (!options->remove == !options->keep || !options->output) {
+        return vkmha_tool_misuse("prune needs -o, and --remove or --keep; see vkmha prune --help");
+    }
+    prune_state state = {.options = options};
+    return prune(&state, num_arguments, arguments);
+}
+
 static bool take_option(void *command, int option, const char *value)
 {
     prune_options *options = command;
@@ -458,16 +468,5 @@ int vkmha_command_prune(int argc, char **argv)
     };
     prune_options options = {.runs = 5};
     const vkmha_run_reader reader = {":o:h", known, &options.shared, take_option, &options};
-    int code = vkmha_run_read(argc, argv, &reader);
-    if (code < 0) {
-        fputs(usage, stdout);
-        code = VKMHA_EXIT_RIGHT;
-    } else if (code == VKMHA_EXIT_RIGHT && (!options.remove == !options.keep || !options.output)) {
-        code = vkmha_tool_misuse("prune needs -o, and --remove or --keep; see vkmha prune --help");
-    } else if (code == VKMHA_EXIT_RIGHT) {
-        prune_state state = {.options = &options};
-        code = prune(&state, argc - optind, argv + optind);
-    }
-    vkmha_settings_finish(&options.shared.settings);
-    return code;
+    return vkmha_run_command(argc, argv, &reader, usage, prune_as_told);
 }

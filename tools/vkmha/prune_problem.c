@@ -84,24 +84,6 @@ static const void *keep_parts(const void *values, uint64_t outer, uint64_t heads
     return made;
 }
 
-static uint64_t mask_row_bytes(const vkmha_plan_params *plan)
-{
-    const uint64_t keys = plan->mask_dims[3];
-    switch (plan->mask) {
-    case VKMHA_MASK_NONE:
-        return 0;
-    case VKMHA_MASK_ATTEND:
-        return keys;
-    case VKMHA_MASK_ADDITIVE:
-        return keys * sizeof(float);
-    case VKMHA_MASK_ADDITIVE_F16:
-        return keys * sizeof(uint16_t);
-    case VKMHA_MASK_ATTEND_BITS:
-        return (keys + 31) / 32 * sizeof(uint32_t);
-    }
-    return 0;
-}
-
 vkmha_status vkmha_selection_apply(const vkmha_selection *selection, const vkmha_problem *problem,
                                    vkmha_pool *pool, vkmha_problem *pruned, vkmha_error *error)
 {
@@ -138,7 +120,7 @@ vkmha_status vkmha_selection_apply(const vkmha_selection *selection, const vkmha
         [PAST_KEY] = {inputs->past_key, plan->batch_size, past * layer->head_dim, true},
         [PAST_VALUE] = {inputs->past_value, plan->batch_size, past * sizes.v_head_dim, true},
         [MASK] = {is_mask_of_heads ? inputs->mask : NULL, plan->mask_dims[0],
-                  plan->mask_dims[2] * mask_row_bytes(plan), false},
+                  plan->mask_dims[2] * vkmha_mask_row_bytes(plan), false},
     };
     const void *made[NUM_PARTS] = {NULL};
     for (uint32_t i = 0; i < NUM_PARTS; i++) {

@@ -90,6 +90,11 @@ typedef struct vkmha_run_reader {
  * optind is then the first argument that is no option. */
 int vkmha_run_read(int argc, char **argv, const vkmha_run_reader *reader);
 
+/* A whole command: reads, tells `usage` where help is asked for, else performs with the arguments
+ * that are no options. Returns the command's exit code. */
+int vkmha_run_command(int argc, char **argv, const vkmha_run_reader *reader, const char *usage,
+                      int (*perform)(const void *command, int num_arguments, char **arguments));
+
 /* Opens the files of inputs and loads layer, inputs and options' tensors; weights: NULL for
  * attention alone. What was opened is to be closed even after an error. */
 vkmha_status vkmha_run_load(const vkmha_run_options *options, const vkmha_file *weights,

@@ -92,6 +92,20 @@ int vkmha_run_read(int argc, char **argv, const vkmha_run_reader *reader)
     return code == VKMHA_EXIT_RIGHT ? read_all(argc, argv, reader, false) : code;
 }
 
+int vkmha_run_command(int argc, char **argv, const vkmha_run_reader *reader, const char *usage,
+                      int (*perform)(const void *command, int num_arguments, char **arguments))
+{
+    int code = vkmha_run_read(argc, argv, reader);
+    if (code < 0) {
+        fputs(usage, stdout);
+        code = VKMHA_EXIT_RIGHT;
+    } else if (code == VKMHA_EXIT_RIGHT) {
+        code = perform(reader->command, argc - optind, argv + optind);
+    }
+    vkmha_settings_finish(&reader->options->settings);
+    return code;
+}
+
 /* ---- Loading ------------------------------------------------------------------------------- */
 
 static vkmha_status open_files(const vkmha_run_options *options, vkmha_run_state *run)
