@@ -160,21 +160,3 @@ void vkmha_span_copy(const vkmha_span *from, const float *values, const vkmha_sp
         }
     }
 }
-
-uint64_t vkmha_mask_row_bytes(const vkmha_plan_params *plan)
-{
-    const uint64_t keys = plan->mask_dims[3];
-    switch (plan->mask) {
-    case VKMHA_MASK_NONE:
-        break;
-    case VKMHA_MASK_ATTEND:
-        return keys;
-    case VKMHA_MASK_ADDITIVE:
-        return keys * sizeof(float);
-    case VKMHA_MASK_ADDITIVE_F16:
-        return keys * sizeof(uint16_t);
-    case VKMHA_MASK_ATTEND_BITS:
-        return (keys + 31) / 32 * sizeof(uint32_t);
-    }
-    return 0;
-}

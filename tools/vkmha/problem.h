@@ -55,7 +55,23 @@ typedef struct vkmha_problem_item {
 vkmha_problem_item vkmha_problem_sequence(const vkmha_problem *problem, uint64_t b);
 
 /* Bytes of a mask's row of keys; those of bits begin a new word. 0 without a mask. */
-uint64_t vkmha_mask_row_bytes(const vkmha_plan_params *plan);
+static inline uint64_t vkmha_mask_row_bytes(const vkmha_plan_params *plan)
+{
+    const uint64_t keys = plan->mask_dims[3];
+    switch (plan->mask) {
+    case VKMHA_MASK_NONE:
+        break;
+    case VKMHA_MASK_ATTEND:
+        return keys;
+    case VKMHA_MASK_ADDITIVE:
+        return keys * sizeof(float);
+    case VKMHA_MASK_ADDITIVE_F16:
+        return keys * sizeof(uint16_t);
+    case VKMHA_MASK_ATTEND_BITS:
+        return (keys + 31) / 32 * sizeof(uint32_t);
+    }
+    return 0;
+}
 
 /* The tensors of a problem that may be strided. */
 typedef enum vkmha_role {
